@@ -96,6 +96,7 @@ pub async fn advise(
         judge: plan.judge.clone(),
         budget: plan.budget.map(|budget| budget.less(spent)),
         descriptions,
+        kept: Vec::new(),
     };
     let after = Box::pin(evaluate(&again, host, signals, show)).await;
     advice.incomplete.clone_from(&after.incomplete);

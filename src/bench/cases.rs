@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use base::human::count;
 use check::CheckVerdict;
-use check::expect::OneOrMany;
+use check::expect::{OneOrMany, no_pattern, present};
 use check::subject::brief;
 
 /// Most runs of a case.
@@ -106,6 +106,7 @@ pub enum ToolMatch {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 struct ArgumentRule {
+    #[serde(deserialize_with = "present")]
     equals: Option<Value>,
     matches: Option<String>,
     one_of: Option<Vec<Value>>,
@@ -121,7 +122,7 @@ impl ArgumentRule {
         }
         let rule: Self = serde_json::from_value(rule.clone()).map_err(|e| e.to_string())?;
         match rule.matches.as_deref().map(regex::Regex::new) {
-            Some(Err(error)) => Err(error.to_string()),
+            Some(Err(error)) => Err(no_pattern(&error)),
             _ => Ok(rule),
         }
     }
@@ -166,7 +167,7 @@ pub fn eval_problems(settings: &EvalSettings) -> Vec<(String, String)> {
             problem("/minPass", "write a share from 0 to 1");
         }
         if let Some(Err(error)) = case.text.as_deref().map(regex::Regex::new) {
-            problem("/text", &error.to_string());
+            problem("/text", &no_pattern(&error));
         }
         for (tool, arguments) in &case.arguments {
             for (argument, rule) in arguments {
@@ -625,10 +626,19 @@ pub fn score(
     let mut confusions: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut cost = Some(0.0);
     for (name, case) in &settings.cases {
-        let own: Vec<&EvalRun> =
-            runs.iter().filter(|run| run.case == *name && run.model == model).collect();
+        let all = runs.iter().filter(|run| run.case == *name && run.model == model);
+        // One that was not finished says nothing of the model, but was paid for.
+        let (own, unfinished): (Vec<&EvalRun>, Vec<&EvalRun>) =
+            all.partition(|run| run.error.is_none());
         let mut passed = 0;
         let mut first_why = None;
+        for run in &unfinished {
+            first_why = first_why.or_else(|| run.error.clone().filter(|_| own.is_empty()));
+            out.rounds += run.rounds;
+            out.input_tokens += run.input_tokens;
+            out.output_tokens += run.output_tokens;
+            cost = cost.zip(run.cost).map(|(all, run)| all + run);
+        }
         for run in &own {
             let one = matched(case, run);
             expected += one.expected;
@@ -754,11 +764,12 @@ pub fn compared(before: &EvalReport, now: &EvalReport) -> Vec<EvalComparison> {
 /// The two-sided probability of such an unequal division of a fair coin.
 fn by_chance(one: usize, other: usize) -> f64 {
     let (many, few) = (one + other, one.min(other));
-    let mut term = 0.5_f64.powi(many as i32);
-    let mut sum = term;
+    // As logarithms: of a thousand pairs, the first term alone is too small for a number.
+    let mut term = -(many as f64) * std::f64::consts::LN_2;
+    let mut sum = term.exp();
     for k in 0..few {
-        term *= (many - k) as f64 / (k + 1) as f64;
-        sum += term;
+        term += ((many - k) as f64 / (k + 1) as f64).ln();
+        sum += term.exp();
     }
     (2.0 * sum).min(1.0)
 }
@@ -918,6 +929,22 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_was_not_finished_says_nothing_of_the_model_and_was_paid_for() {
+        let mut settings = EvalSettings::default();
+        let one = case(json!({"turns": ["x"], "tools": ["s.a"]}));
+        settings.cases.insert("c".to_owned(), one);
+        let good = EvalRun { case: "c".to_owned(), input_tokens: 5, ..run(&[("s.a", json!({}))]) };
+        let down = EvalRun { calls: Vec::new(), error: Some("down".to_owned()), ..good.clone() };
+        let scored = score(&settings, "", &[good, down.clone()], &BTreeMap::new());
+        assert_eq!((scored.cases[0].runs, scored.cases[0].passed), (1, 1));
+        assert_eq!((scored.input_tokens, scored.runs.len()), (10, 1));
+        assert!((scored.recall.rate - 1.0).abs() < 1e-9);
+        let none = score(&settings, "", &[down], &BTreeMap::new());
+        assert_eq!((none.cases[0].runs, none.cases[0].why.as_deref()), (0, Some("down")));
+        assert!(!none.cases[0].enough);
+    }
+
+    #[test]
     fn intervals_hold_the_known_rate_and_pass_power_falls() {
         for (passed, known) in [(9, 0.9), (5, 0.5), (0, 0.0), (10, 1.0)] {
             let rate = EvalRate::new(passed, 10);
@@ -933,5 +960,11 @@ mod tests {
         assert!(by_chance(3, 1) > 0.5);
         assert!(by_chance(9, 0) < 0.01);
         assert!((by_chance(0, 0) - 1.0).abs() < 1e-9);
+        // The exact two-sided values of small tables, and tables of thousands.
+        assert!((by_chance(1, 5) - 14.0 / 64.0).abs() < 1e-9);
+        assert!((by_chance(8, 2) - 112.0 / 1024.0).abs() < 1e-9);
+        assert!(by_chance(1000, 1000) > 0.99);
+        assert!((0.01..0.03).contains(&by_chance(2000, 2150)), "{}", by_chance(2000, 2150));
+        assert!(by_chance(0, 5000) < 1e-12);
     }
 }

@@ -27,6 +27,10 @@ use host::{CallOptions, Host, Origin, Principal, canonical_name};
 const MAX_EVAL_ROUNDS: usize = 8;
 /// Longest result that a model gets, in characters.
 const MAX_RESULT_CHARS: usize = 20_000;
+/// A model that did not answer in so many runs in a row is not asked any more.
+const MAX_UNANSWERED_RUNS: usize = 3;
+/// The version of cassettes.
+const CASSETTE_VERSION: u32 = 1;
 /// What a tool that may change something gives instead of being called.
 const NOT_CALLED: &str = "done";
 
@@ -47,6 +51,8 @@ pub struct EvalPlan<'a> {
     pub budget: Option<EvalBudget>,
     /// Descriptions of tools (`server.tool`) instead of the servers' own.
     pub descriptions: BTreeMap<String, String>,
+    /// Runs of a cassette that is not complete: those that were finished are not made again.
+    pub kept: Vec<EvalRun>,
 }
 
 /// What an evaluation may spend.
@@ -79,6 +85,9 @@ impl EvalBudget {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cassette {
+    /// Version of the format; 1.
+    #[serde(default = "version")]
+    pub version: u32,
     /// The models, in order.
     pub models: Vec<String>,
     /// Why it is not complete.
@@ -90,6 +99,10 @@ pub struct Cassette {
     pub runs: Vec<EvalRun>,
 }
 
+const fn version() -> u32 {
+    CASSETTE_VERSION
+}
+
 impl Cassette {
     /// Reads a cassette.
     ///
@@ -97,9 +110,19 @@ impl Cassette {
     /// When it cannot be used; names the file.
     pub fn load(path: &Path) -> Result<Self, String> {
         let value = WrittenText::load(path)?.whole()?;
-        serde_json::from_value(value).map_err(|error| {
+        if let Some(other) = value.get("version").filter(|it| **it != CASSETTE_VERSION) {
+            return Err(format!(
+                "{}: it is a cassette of version {other}, and this mcpdeck reads version \
+                 {CASSETTE_VERSION}; remove it to record anew",
+                spelled(path)
+            ));
+        }
+        let read = serde_json::from_value(value);
+        let mut tape: Self = read.map_err(|error| {
             format!("{}: not a cassette: {error}; remove it to record anew", spelled(path))
-        })
+        })?;
+        tape.unfinished(tape.runs.len());
+        Ok(tape)
     }
 
     /// Writes it.
@@ -115,8 +138,9 @@ impl Cassette {
     /// The scores of its runs.
     ///
     /// # Errors
-    /// When a case is not in it, or was asked otherwise.
+    /// When a case or a run is not in it, or was asked otherwise.
     pub fn report(&self, settings: &EvalSettings) -> Result<EvalReport, String> {
+        self.has_all_runs(settings)?;
         for (name, case) in &settings.cases {
             let run = self.runs.iter().find(|run| run.case == *name);
             match run {
@@ -149,6 +173,35 @@ impl Cassette {
             advice: None,
             incomplete: self.incomplete.clone(),
         })
+    }
+
+    /// How often each case was run.
+    pub fn many(&self) -> usize {
+        self.runs.iter().map(|run| run.run + 1).max().unwrap_or(0)
+    }
+
+    /// Checks that a complete cassette has every run of every case.
+    fn has_all_runs(&self, settings: &EvalSettings) -> Result<(), String> {
+        if self.incomplete.is_some() {
+            return Ok(());
+        }
+        let most = self.many();
+        for (model, name) in self
+            .models
+            .iter()
+            .flat_map(|model| settings.cases.keys().map(move |name| (model, name)))
+        {
+            let own = |run: &&EvalRun| run.case == *name && run.model == *model;
+            let many = self.runs.iter().filter(own).count();
+            // A case without any is named below.
+            if many > 0 && many != most {
+                return Err(format!(
+                    "the cassette has {many} of {most} runs of the case `{name}` with {model}: \
+                     record anew"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The tokens and dollars of its runs and their judge.
@@ -184,6 +237,7 @@ pub async fn evaluate(
         }
     }
     let mut cassette = Cassette {
+        version: CASSETTE_VERSION,
         models: plan.models.iter().map(|model| model.name().to_owned()).collect(),
         ..Cassette::default()
     };
@@ -193,14 +247,26 @@ pub async fn evaluate(
     }
     let (mut tokens, mut dollars) = (0, 0.0);
     for model in &plan.models {
+        let mut unanswered = 0;
         for (name, case) in &plan.settings.cases {
             let tools = offered(&catalog, case, plan.distractors);
             for number in 0..plan.runs {
+                if let Some(kept) = plan.finished_run(model.name(), (name, case), number) {
+                    cassette.runs.push(kept.clone());
+                    continue;
+                }
                 let left = !plan.budget.is_some_and(|budget| budget.is_spent(tokens, dollars));
-                if !left || signals.stop.is_cancelled() {
-                    let why = if left { "interrupted" } else { "the budget is spent" };
+                let why = if signals.stop.is_cancelled() {
+                    Some("interrupted")
+                } else {
+                    (!left).then_some("the budget is spent")
+                };
+                if let Some(why) = why {
                     cassette.incomplete = Some(why.to_owned());
-                    return cassette;
+                    continue;
+                }
+                if unanswered >= MAX_UNANSWERED_RUNS {
+                    continue;
                 }
                 show(&format!("{} {name} {}", model.name(), number + 1));
                 let asking = async {
@@ -216,18 +282,56 @@ pub async fn evaluate(
                     run
                 };
                 let Some(mut run) = signals.stop.run_until_cancelled(asking).await else {
+                    cassette.incomplete = Some("interrupted".to_owned());
                     continue;
                 };
                 model.name().clone_into(&mut run.model);
                 run.case.clone_from(name);
                 run.run = number;
+                unanswered = if run.error.is_some() { unanswered + 1 } else { 0 };
                 let spent = run.spent();
                 (tokens, dollars) = (tokens + spent.0, dollars + spent.1);
                 cassette.runs.push(run);
             }
         }
     }
+    let whole = plan.models.len() * plan.settings.cases.len() * plan.runs;
+    cassette.unfinished(whole);
     cassette
+}
+
+impl EvalPlan<'_> {
+    /// The finished run of the kept ones that asked the same.
+    fn finished_run(
+        &self,
+        model: &str,
+        (name, case): (&str, &EvalCase),
+        number: usize,
+    ) -> Option<&EvalRun> {
+        self.kept.iter().find(|run| {
+            let judged = run.judgement.as_ref().map(|judgement| &judgement.criterion);
+            run.model == model
+                && run.case == name
+                && run.run == number
+                && run.error.is_none()
+                && run.asked == prompt_text(self.settings, case)
+                && judged == case.judge.as_ref()
+        })
+    }
+}
+
+impl Cassette {
+    /// Notes runs that a model did not finish: that is no fault of its choices.
+    fn unfinished(&mut self, whole: usize) {
+        let failed: Vec<&EvalRun> = self.runs.iter().filter(|run| run.error.is_some()).collect();
+        if let (Some(first), None) = (failed.first(), &self.incomplete) {
+            let many = failed.len() + whole - self.runs.len();
+            let why = first.error.as_deref().unwrap_or_default();
+            let model = &first.model;
+            self.incomplete =
+                Some(format!("{many} of {whole} runs were not finished: {model}: {why}"));
+        }
+    }
 }
 
 /// The tools that a case is offered: those of the servers that it speaks of, or all.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use serde_json_path::JsonPath;
 
 use crate::cases::{EvalSettings, eval_problems};
@@ -24,7 +24,7 @@ use crate::value::references;
 use base::LogLevel;
 use base::pointer::child_pointer;
 use base::text::nearest;
-use check::expect::ResultExpectation;
+use check::expect::{ExpectedCall, NamedCall, ResultExpectation, no_pattern, present};
 use config::Position;
 use deck::{AskedKind, ScriptedAnswer, WrittenText};
 
@@ -118,22 +118,9 @@ pub struct TestStep {
     /// What it shows, for reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The tool to call: `server.tool`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub tool: Option<String>,
-    /// The prompt to get: `server.prompt`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub prompt: Option<String>,
-    /// The URI to read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub resource: Option<String>,
-    /// The name of a call in `mcp.calls.json`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub saved: Option<String>,
+    /// What is called; tools and prompts by their full names, `server.tool`.
+    #[serde(flatten)]
+    pub call: ExpectedCall,
     /// The method of a notification to wait for, such as `notifications/resources/updated`. One
     /// that came after the last wait of the suite counts.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,9 +140,6 @@ pub struct TestStep {
     /// The server of the resource or of the notification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The arguments; those of a saved call are replaced key by key.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub arguments: Map<String, Value>,
     /// What the `params` of the notification must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub params: Option<Value>,
@@ -182,26 +166,15 @@ pub struct TestStep {
 }
 
 /// What a step must give: as in `mcp.expect.json`, and more. What is left out is not checked.
-///
-/// The value of a result is its `structuredContent`, else its text decoded from JSON, else its text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepExpectation {
-    /// Whether the tool must fail [default: false].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub is_error: Option<bool>,
+    /// What the result must be.
+    #[serde(flatten)]
+    pub result: ResultExpectation,
     /// Whether a failure is fine too: it must only be answered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub may_fail: bool,
-    /// A value that the result must contain: every key and element given here.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub json: Option<Value>,
-    /// A JSON Schema of the value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Value>,
-    /// A regular expression that the text of the result, or of its error, must match.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
     /// A regular expression that the text of the result, or of its error, must not match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_text: Option<String>,
@@ -216,9 +189,6 @@ pub struct StepExpectation {
     /// `JSONPath`s of what differs from run to run: left out of the snapshot.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mask: Vec<String>,
-    /// Longest time in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_duration_ms: Option<u64>,
     /// Lists that the server must announce as changed, within two seconds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub list_changed: Vec<ChangedList>,
@@ -238,6 +208,7 @@ pub struct StepExpectation {
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct PathExpectation {
     /// What each match must equal; there must be one.
+    #[serde(deserialize_with = "present")]
     pub equals: Option<Value>,
     /// A regular expression that each match, as text, must match; there must be one.
     pub matches: Option<String>,
@@ -310,44 +281,24 @@ impl StderrLevel {
     }
 }
 
-/// Why a pattern is none: the last line of what the reader says.
-fn pattern_problem(error: &regex::Error) -> String {
-    let text = error.to_string();
-    let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-    format!("not a regular expression: {last}")
-}
-
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
 impl StepExpectation {
-    /// The part that `mcp.expect.json` has too, without `text`.
-    pub fn result(&self) -> ResultExpectation {
-        ResultExpectation {
-            is_error: self.is_error,
-            json: self.json.clone(),
-            schema: self.schema.clone(),
-            text: None,
-            max_duration_ms: self.max_duration_ms,
-        }
-    }
-
     /// Everything that is wrong with it: the key below it, and why.
     fn problems(&self) -> Vec<(String, String)> {
         let mut wrong: Vec<(String, String)> = Vec::new();
-        if let Err(error) = self.result().compile() {
-            wrong.push(("/schema".to_owned(), error));
-        }
+        let mut result = self.result.clone();
         // A text with a reference is a regular expression only once that is replaced.
-        let text = self.text.as_deref().filter(|text| !text.contains("${"));
-        if let Some(Err(error)) = text.map(regex::Regex::new) {
-            wrong.push(("/text".to_owned(), pattern_problem(&error)));
+        result.text = result.text.filter(|text| !text.contains("${"));
+        if let Err((key, error)) = result.compile() {
+            wrong.push((format!("/{key}"), error));
         }
         if let Some(Err(error)) = self.not_text.as_deref().map(regex::Regex::new) {
-            wrong.push(("/notText".to_owned(), pattern_problem(&error)));
+            wrong.push(("/notText".to_owned(), no_pattern(&error)));
         }
-        if self.may_fail && self.is_error.is_some() {
+        if self.may_fail && self.result.is_error.is_some() {
             wrong.push((
                 "/mayFail".to_owned(),
                 "`mayFail` and `isError` exclude each other".to_owned(),
@@ -391,7 +342,7 @@ impl PathExpectation {
             format!("{error}; to compare with an object, write {{\"equals\": {{...}}}}")
         })?;
         if let Some(Err(error)) = parsed.matches.as_deref().map(regex::Regex::new) {
-            return Err(format!("matches: {error}"));
+            return Err(format!("matches: {}", no_pattern(&error)));
         }
         if let Some(kind) = parsed.kind.as_deref().filter(|kind| !Self::TYPES.contains(kind)) {
             return Err(format!("`{kind}` is no JSON type; write {}", Self::TYPES.join(", ")));
@@ -437,15 +388,14 @@ impl TestStep {
     /// # Errors
     /// When it says nothing of that, or more than one thing.
     pub fn target(&self) -> Result<StepTarget<'_>, &'static str> {
-        let all = [
-            self.tool.as_deref().map(StepTarget::Tool),
-            self.prompt.as_deref().map(StepTarget::Prompt),
-            self.resource.as_deref().map(StepTarget::Resource),
-            self.saved.as_deref().map(StepTarget::Saved),
-            self.wait.as_deref().map(StepTarget::Wait),
-            self.fuzz.as_deref().map(StepTarget::Fuzz),
-        ];
-        let mut all = all.into_iter().flatten();
+        let called = self.call.named().map(|call| match call {
+            NamedCall::Tool(name) => StepTarget::Tool(name),
+            NamedCall::Prompt(name) => StepTarget::Prompt(name),
+            NamedCall::Resource(uri) => StepTarget::Resource(uri),
+            NamedCall::Saved(name) => StepTarget::Saved(name),
+        });
+        let wait = self.wait.as_deref().map(StepTarget::Wait);
+        let mut all = called.chain(wait).chain(self.fuzz.as_deref().map(StepTarget::Fuzz));
         match (all.next(), all.next()) {
             (Some(target), None) => Ok(target),
             _ => {
@@ -464,12 +414,12 @@ impl TestStep {
     fn texts(&self) -> Vec<(&'static str, Value)> {
         let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::String);
         vec![
-            ("/arguments", Value::Object(self.arguments.clone())),
-            ("/resource", text(&self.resource)),
+            ("/arguments", Value::Object(self.call.arguments.clone())),
+            ("/resource", text(&self.call.resource)),
             ("/params", self.params.clone().unwrap_or_default()),
-            ("/expect/json", self.expect.json.clone().unwrap_or_default()),
-            ("/expect/schema", self.expect.schema.clone().unwrap_or_default()),
-            ("/expect/text", text(&self.expect.text)),
+            ("/expect/json", self.expect.result.json.clone().unwrap_or_default()),
+            ("/expect/schema", self.expect.result.schema.clone().unwrap_or_default()),
+            ("/expect/text", text(&self.expect.result.text)),
             ("/expect/paths", self.expect.paths.values().cloned().collect()),
         ]
     }
@@ -545,11 +495,16 @@ fn problems(file: &TestFile) -> Vec<(String, String)> {
         let at = child_pointer("/suites", name);
         answers(&suite.answers, &at, &mut wrong);
         retries(suite.retries, &at, &mut wrong);
+        if name.trim().is_empty() {
+            wrong.push((at.clone(), "a suite needs a name".to_owned()));
+        }
         let mut known: Vec<&str> = Vec::new();
+        let all = suite.parts().into_iter().flat_map(|(_, steps)| steps);
+        let all: Vec<&str> = all.filter_map(|step| step.id.as_deref()).collect();
         for (part, steps) in suite.parts() {
             for (index, step) in steps.iter().enumerate() {
                 let at = format!("{at}/{part}/{index}");
-                step_problems(step, &at, &known, &mut wrong);
+                step_problems(step, &at, (&known, &all), &mut wrong);
                 if let Some(id) = step.id.as_deref() {
                     if known.contains(&id) {
                         wrong.push((format!("{at}/id"), format!("`{id}` is the id of two steps")));
@@ -580,23 +535,29 @@ fn retries(retries: Option<u32>, at: &str, wrong: &mut Vec<(String, String)>) {
 fn answers(answers: &[ScriptedAnswer], at: &str, wrong: &mut Vec<(String, String)>) {
     for (index, answer) in answers.iter().enumerate() {
         if let Some(Err(error)) = answer.matches.as_deref().map(regex::Regex::new) {
-            wrong.push((format!("{at}/answers/{index}/matches"), pattern_problem(&error)));
+            wrong.push((format!("{at}/answers/{index}/matches"), no_pattern(&error)));
         }
     }
 }
 
-fn step_problems(step: &TestStep, at: &str, known: &[&str], wrong: &mut Vec<(String, String)>) {
+/// Adds what is wrong with a step; `known` are the ids of the steps before it, `all` those of its suite.
+fn step_problems(
+    step: &TestStep,
+    at: &str,
+    (known, all): (&[&str], &[&str]),
+    wrong: &mut Vec<(String, String)>,
+) {
     let mut problem = |key: &str, message: String| wrong.push((format!("{at}{key}"), message));
     let target = step.target();
     match target {
         Err(error) => problem("", error.to_owned()),
         Ok(StepTarget::Wait(_)) => {
-            if step.expect != StepExpectation::default() || !step.arguments.is_empty() {
+            if step.expect != StepExpectation::default() || !step.call.arguments.is_empty() {
                 problem("", "a wait has `params` and `timeoutMs`, nothing else".to_owned());
             }
         }
         Ok(StepTarget::Fuzz(_)) => {
-            if step.expect != StepExpectation::default() || !step.arguments.is_empty() {
+            if step.expect != StepExpectation::default() || !step.call.arguments.is_empty() {
                 problem("", "`fuzz` has `seed`, `cases` and `timeoutMs`, nothing else".to_owned());
             }
             if step.cases.is_some_and(|cases| cases == 0 || cases > MAX_FUZZ_CASES) {
@@ -626,24 +587,27 @@ fn step_problems(step: &TestStep, at: &str, known: &[&str], wrong: &mut Vec<(Str
     for (key, value) in step.texts() {
         match references(&value) {
             Err(error) => problem(key, error),
-            Ok(all) => {
-                for reference in all.iter().filter(|r| !known.contains(&r.step.as_str())) {
-                    let step = &reference.step;
-                    let near = nearest(step, known, 0.6);
-                    let near = near.map(|near| format!("; did you mean `{near}`?"));
-                    problem(
-                        key,
-                        format!(
-                            "no step before this one has the id `{step}`{}",
-                            near.unwrap_or_default()
-                        ),
-                    );
+            Ok(found) => {
+                for reference in found.iter().filter(|r| !known.contains(&r.step.as_str())) {
+                    problem(key, no_value(&reference.step, step.id.as_deref(), (known, all)));
                 }
             }
         }
     }
     answers(&step.answers, at, wrong);
     retries(step.retries, at, wrong);
+}
+
+/// Why there is no value of a step that another one, `own`, refers to.
+fn no_value(named: &str, own: Option<&str>, (known, all): (&[&str], &[&str])) -> String {
+    if own == Some(named) {
+        return format!("`{named}` is this step itself, which has no value before it is made");
+    }
+    if all.contains(&named) {
+        return format!("the step `{named}` comes after this one: its value is not known yet");
+    }
+    let near = nearest(named, known, 0.6).map(|near| format!("; did you mean `{near}`?"));
+    format!("no step before this one has the id `{named}`{}", near.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -682,6 +646,22 @@ mod tests {
             assert!(found.contains(words), "{words}\n{found}");
             assert!(found.contains(&at), "{at} {words}\n{found}");
         }
+    }
+
+    #[test]
+    fn a_step_that_names_itself_or_a_later_one_is_refused() {
+        let text = r#"{"suites": {"a": {"steps": [
+    {"id": "x", "tool": "s.t", "arguments": {"n": "${steps.y}"}},
+    {"id": "y", "tool": "s.t", "arguments": {"n": "${steps.x.n} ${steps.y.n}"}}]}, " ": {}}}"#;
+        let found = wrong(text);
+        for words in [
+            "t.json:2:32: /suites/a/steps/0/arguments: the step `y` comes after this one",
+            "t.json:3:32: /suites/a/steps/1/arguments: `y` is this step itself",
+            "a suite needs a name",
+        ] {
+            assert!(found.contains(words), "{words}\n{found}");
+        }
+        assert_eq!(found.lines().count(), 3, "{found}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::file::{StepExpectation, TestFile, TestStep, TestSuite};
 use crate::fuzz::{FuzzCall, FuzzFinding};
 use crate::generate::CaseMaker;
 use base::ServerName;
+use check::expect::{ExpectedCall, ResultExpectation};
 use check::subject::brief;
 use deck::{SavedCall, SavedCalls, SavedTarget};
 use host::{HostView, canonical_name};
@@ -47,9 +48,9 @@ impl RecordedCall {
         let is_error = self.is_error.then_some(true);
         let mut step = TestStep {
             name: Some("recorded".to_owned()),
-            arguments,
+            call: ExpectedCall { arguments, ..ExpectedCall::default() },
             skip: is_masked.then(|| MASKED.to_owned()),
-            expect: StepExpectation { is_error, ..StepExpectation::default() },
+            expect: ending(is_error),
             ..TestStep::default()
         };
         match self.method.as_str() {
@@ -57,14 +58,14 @@ impl RecordedCall {
                 let tool = tools.iter().find(|tool| Some(&*tool.name) == name)?;
                 // What was refused once must be sent, to be refused again.
                 step.force = self.is_error;
-                step.tool = Some(canonical_name(server, &tool.name));
+                step.call.tool = Some(canonical_name(server, &tool.name));
                 if tool.hints.read_only != Some(true) {
                     step.skip.get_or_insert(NOT_READ_ONLY.to_owned());
                 }
             }
-            "prompts/get" => step.prompt = Some(canonical_name(server, name?)),
+            "prompts/get" => step.call.prompt = Some(canonical_name(server, name?)),
             "resources/read" => {
-                step.resource = Some(self.params["uri"].as_str()?.to_owned());
+                step.call.resource = Some(self.params["uri"].as_str()?.to_owned());
                 step.server = Some(server.to_string());
             }
             _ => return None,
@@ -84,7 +85,7 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
             let Some(step) = call.step(name, &server.capabilities.tools) else { continue };
             if suite.steps.len() < MAX_RECORDED_STEPS && !suite.steps.contains(&step) {
                 called.extend(call.params["name"].as_str().map(str::to_owned));
-                called.extend(step.resource.clone());
+                called.extend(step.call.resource.clone());
                 suite.steps.push(step);
             }
         }
@@ -97,7 +98,7 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
             called.insert(own.to_owned());
             suite.steps.push(TestStep {
                 name: Some(format!("saved call {call}")),
-                saved: Some(call.clone()),
+                call: ExpectedCall { saved: Some(call.clone()), ..ExpectedCall::default() },
                 ..TestStep::default()
             });
         }
@@ -114,10 +115,13 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
             // A server may refuse a path or an id that does not exist, and must only answer.
             let may_fail = made.as_ref().is_some_and(|it| is_made_up(it, &tool.input_schema));
             suite.steps.push(TestStep {
-                tool: Some(canonical_name(name, &tool.name)),
-                arguments: match made {
-                    Some(Value::Object(map)) => map,
-                    _ => Map::new(),
+                call: ExpectedCall {
+                    tool: Some(canonical_name(name, &tool.name)),
+                    arguments: match made {
+                        Some(Value::Object(map)) => map,
+                        _ => Map::new(),
+                    },
+                    ..ExpectedCall::default()
                 },
                 skip,
                 expect: StepExpectation { may_fail, ..StepExpectation::default() },
@@ -131,8 +135,11 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
             // Prompts have no schema: a server may refuse a made-up word, and must only answer.
             let may_fail = !arguments.is_empty();
             suite.steps.push(TestStep {
-                prompt: Some(canonical_name(name, &prompt.name)),
-                arguments,
+                call: ExpectedCall {
+                    prompt: Some(canonical_name(name, &prompt.name)),
+                    arguments,
+                    ..ExpectedCall::default()
+                },
                 expect: StepExpectation { may_fail, ..StepExpectation::default() },
                 ..TestStep::default()
             });
@@ -140,7 +147,10 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
         let unread = lists.resources.iter().filter(|it| !called.contains(it.uri.as_ref()));
         for resource in unread.take(MAX_RESOURCE_STEPS) {
             suite.steps.push(TestStep {
-                resource: Some(resource.uri.to_string()),
+                call: ExpectedCall {
+                    resource: Some(resource.uri.to_string()),
+                    ..ExpectedCall::default()
+                },
                 server: Some(name.to_string()),
                 ..TestStep::default()
             });
@@ -179,22 +189,25 @@ fn is_listed(value: &Value, schema: &Value) -> bool {
 /// Most resources of a server that get a step.
 const MAX_RESOURCE_STEPS: usize = 20;
 
+/// An expectation of the end of a call alone.
+fn ending(is_error: Option<bool>) -> StepExpectation {
+    let result = ResultExpectation { is_error, ..ResultExpectation::default() };
+    StepExpectation { result, ..StepExpectation::default() }
+}
+
 /// A step that makes a call again, and ends as it ended.
 pub fn step_of_call(call: &SavedCall, is_error: bool) -> TestStep {
     let mut step = TestStep {
-        arguments: call.arguments.clone(),
+        call: ExpectedCall { arguments: call.arguments.clone(), ..ExpectedCall::default() },
         force: call.force,
-        expect: StepExpectation {
-            is_error: is_error.then_some(true),
-            ..StepExpectation::default()
-        },
+        expect: ending(is_error.then_some(true)),
         ..TestStep::default()
     };
     match &call.target {
-        SavedTarget::Tool { tool } => step.tool = Some(tool.clone()),
-        SavedTarget::Prompt { prompt } => step.prompt = Some(prompt.clone()),
+        SavedTarget::Tool { tool } => step.call.tool = Some(tool.clone()),
+        SavedTarget::Prompt { prompt } => step.call.prompt = Some(prompt.clone()),
         SavedTarget::Resource { resource, server } => {
-            step.resource = Some(resource.clone());
+            step.call.resource = Some(resource.clone());
             step.server.clone_from(server);
         }
     }
@@ -210,7 +223,7 @@ pub fn step_of_finding(finding: &FuzzFinding, call: &FuzzCall, is_last: bool) ->
     let mut expect = StepExpectation::default();
     match finding.rule {
         "fuzz/memory" | "fuzz/claim" | "fuzz/concurrency" => return None,
-        "fuzz/accepted" if is_last => expect.is_error = Some(true),
+        "fuzz/accepted" if is_last => expect.result.is_error = Some(true),
         "fuzz/refused" | "fuzz/output" | "fuzz/state" if is_last => {}
         "fuzz/leak" if is_last => {
             expect.may_fail = true;
@@ -219,8 +232,11 @@ pub fn step_of_finding(finding: &FuzzFinding, call: &FuzzCall, is_last: bool) ->
         _ => expect.may_fail = true,
     }
     Some(TestStep {
-        tool: Some(call.tool.clone()),
-        arguments: call.arguments.as_object().cloned().unwrap_or_default(),
+        call: ExpectedCall {
+            tool: Some(call.tool.clone()),
+            arguments: call.arguments.as_object().cloned().unwrap_or_default(),
+            ..ExpectedCall::default()
+        },
         force: true,
         expect,
         ..TestStep::default()

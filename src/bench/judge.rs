@@ -4,9 +4,9 @@ use serde_json::Value;
 use serde_json_path::JsonPath;
 
 use crate::file::{PathExpectation, StepExpectation};
-use crate::value::{StepValues, resolved, value_of};
+use crate::value::{StepValues, resolved};
 use base::pointer::place;
-use check::expect::ExpectTarget;
+use check::expect::{ExpectTarget, ResultExpectation, no_pattern, value_of};
 use check::subject::brief;
 use config::error::Error;
 use host::CallOutcome;
@@ -18,14 +18,15 @@ use protocol::ListKind;
 /// When a step that it refers to gave no such value.
 pub fn settled(expect: &StepExpectation, steps: &StepValues) -> Result<StepExpectation, String> {
     let mut out = expect.clone();
-    if let Some(json) = &expect.json {
-        out.json = Some(resolved(json, steps)?);
+    let ResultExpectation { json, schema, text, .. } = &expect.result;
+    if let Some(json) = json {
+        out.result.json = Some(resolved(json, steps)?);
     }
-    if let Some(schema) = &expect.schema {
-        out.schema = Some(resolved(schema, steps)?);
+    if let Some(schema) = schema {
+        out.result.schema = Some(resolved(schema, steps)?);
     }
-    if let Some(text) = &expect.text {
-        out.text = match resolved(&Value::String(text.clone()), steps)? {
+    if let Some(text) = text {
+        out.result.text = match resolved(&Value::String(text.clone()), steps)? {
             Value::String(text) => Some(text),
             other => Some(other.to_string()),
         };
@@ -39,14 +40,14 @@ pub fn settled(expect: &StepExpectation, steps: &StepValues) -> Result<StepExpec
 /// What is wrong with a result; `expect` is settled.
 pub fn judge_outcome(expect: &StepExpectation, outcome: &CallOutcome) -> Vec<String> {
     let target = ExpectTarget { kind: ListKind::Tools, name: outcome.target.clone() };
-    let mut result = expect.result();
+    let mut result = expect.result.clone();
     if expect.may_fail {
         result.is_error = Some(outcome.is_error);
     }
     let found = result.judge(&target, &outcome.result, outcome.duration);
     let mut wrong: Vec<String> = found.into_iter().map(|finding| finding.message).collect();
     let text = CallOutcome::text_of(&outcome.result);
-    wrong.extend(judge_text(expect, &text));
+    wrong.extend(unwanted(expect, &text));
     let value = value_of(&outcome.result);
     for (path, rule) in &expect.paths {
         if let Some(why) = judge_path(path, rule, &value) {
@@ -66,33 +67,32 @@ pub fn judge_outcome(expect: &StepExpectation, outcome: &CallOutcome) -> Vec<Str
 /// What is wrong with a failure of the call itself.
 pub fn judge_error(expect: &StepExpectation, error: &Error) -> Vec<String> {
     // Where a failure is expected, the server's own JSON-RPC error counts as one.
-    if (expect.is_error == Some(true) || expect.may_fail) && error.rpc.is_some() {
-        return judge_text(expect, &error.message);
+    if (expect.result.is_error == Some(true) || expect.may_fail) && error.rpc.is_some() {
+        let text = expect.result.judge_error_text(&error.message);
+        return text.into_iter().chain(unwanted(expect, &error.message)).collect();
     }
     let mut wrong = vec![format!("the call failed: {}", brief(&error.message, 300))];
     wrong.extend(error.violations.iter().take(3).map(|violation| {
         format!("{}: {}", brief(place(&violation.pointer), 120), brief(&violation.message, 200))
     }));
+    let near = error.candidates.iter().take(3).map(|name| brief(name, 80)).collect::<Vec<_>>();
+    if !near.is_empty() {
+        wrong.push(format!("did you mean {}?", near.join(" or ")));
+    }
     wrong.extend(error.help.as_deref().map(|help| brief(help, 300)));
     wrong
 }
 
-fn judge_text(expect: &StepExpectation, text: &str) -> Vec<String> {
-    let one = |pattern: &Option<String>, wanted: bool| {
-        let pattern = pattern.as_deref()?;
-        match regex::Regex::new(pattern) {
-            Err(error) => {
-                Some(format!("not a regular expression: {}", brief(&error.to_string(), 200)))
-            }
-            Ok(regex) if regex.is_match(text) == wanted => None,
-            Ok(_) => {
-                let how = if wanted { "does not match" } else { "matches" };
-                let (pattern, text) = (brief(pattern, 100), brief(text, 200));
-                Some(format!("the text {how} /{pattern}/: {text}"))
-            }
+/// Why a text is one that must not come.
+fn unwanted(expect: &StepExpectation, text: &str) -> Option<String> {
+    let pattern = expect.not_text.as_deref()?;
+    match regex::Regex::new(pattern) {
+        Err(error) => Some(format!("expect.notText: {}", no_pattern(&error))),
+        Ok(regex) if regex.is_match(text) => {
+            Some(format!("the text matches /{}/: {}", brief(pattern, 100), brief(text, 200)))
         }
-    };
-    [one(&expect.text, true), one(&expect.not_text, false)].into_iter().flatten().collect()
+        Ok(_) => None,
+    }
 }
 
 /// Why the matches of a path are not what a rule says.
@@ -185,6 +185,7 @@ mod tests {
             ("$.items[?@.n > 3].s", json!("ac")),
             ("$.gone", json!({"exists": false})),
             ("$.none", json!({"equals": null})),
+            ("$.items[0]", json!({"equals": {"n": 1.0, "s": "ab"}})),
         ] {
             assert_eq!(judge_path(path, &rule, &value), None, "{path}");
         }
@@ -192,6 +193,8 @@ mod tests {
             ("$.items[*].n", json!({"max": 4}), "is 5, expected at most 4"),
             ("$.items[*].s", json!("ab"), "is \"ac\", expected \"ab\""),
             ("$.gone", json!(1), "matches nothing"),
+            ("$.items[0].n", json!({"equals": null}), "is 1, expected null"),
+            ("$.items[0].n", json!(null), "is 1, expected null"),
             ("$.items[*]", json!({"count": 3}), "2 matches, expected 3"),
             ("$.items", json!({"exists": false}), "must not exist"),
             ("$.items[0].s", json!({"min": 1}), "expected at least 1"),

@@ -18,13 +18,14 @@ use crate::judge::{judge_error, judge_outcome, settled};
 use crate::outcome::{BenchReport, StepReport, StepVerdict, SuiteReport};
 use crate::snapshot::Snapshots;
 use crate::stage::{BenchSource, BenchStage, object, options};
-use crate::value::{StepValues, is_match, resolved, resolved_map, value_of};
+use crate::value::{StepValues, is_match, resolved, resolved_map};
 use base::{LogRecord, LogSource, ServerName};
+use check::expect::{lack, value_of};
 use check::run::CheckSignals;
 use check::subject::brief;
 use check::{CheckVerdict, Severity};
 use config::error::Error;
-use deck::{SavedCalls, SavedTarget};
+use deck::{SAVED_CALLS_FILE, SavedCalls, SavedTarget};
 use host::{CallOptions, CallOutcome, Host, ServerView, Validation};
 use protocol::{Capabilities, Direction, MessageKind, TrafficRecord};
 
@@ -188,6 +189,44 @@ impl PlayedSuite {
     }
 }
 
+impl PlayedSuite {
+    /// Adds the steps that were not made, because the run was interrupted.
+    fn cut_short(&mut self, plan: &BenchPlan, (name, suite): (&str, &TestSuite)) {
+        let mut why = "interrupted while it was made";
+        for (part, steps) in suite.parts() {
+            for (index, step) in steps.iter().enumerate() {
+                if self.report.steps.iter().any(|it| it.part == part && it.index == index) {
+                    continue;
+                }
+                let mut report = unmade(plan, name, (part, index), step);
+                report.problems.push(why.to_owned());
+                self.report.steps.push(report);
+                why = "interrupted before it was made";
+            }
+        }
+    }
+}
+
+/// The report of a step that is not made yet.
+fn unmade(
+    plan: &BenchPlan,
+    suite: &str,
+    (part, index): (&'static str, usize),
+    step: &TestStep,
+) -> StepReport {
+    StepReport {
+        part,
+        index,
+        name: step.title(),
+        target: step.target().map(StepTarget::title).unwrap_or_default(),
+        verdict: StepVerdict::Skipped,
+        attempts: 0,
+        took: Duration::ZERO,
+        problems: Vec::new(),
+        at: Some(plan.tests.position(suite, part, index)),
+    }
+}
+
 /// Plays suites one after the other on servers of their own.
 async fn alone(
     plan: &BenchPlan,
@@ -222,6 +261,7 @@ async fn alone(
                     let playing = play(plan, stage, (name, suite), &mut played, show);
                     let done = signals.stop.run_until_cancelled(playing).await;
                     if done.is_none() {
+                        played.cut_short(plan, (name, suite));
                         played.report.reason = Some("interrupted".to_owned());
                         played.report.verdict = CheckVerdict::Incomplete;
                     }
@@ -304,7 +344,11 @@ async fn play(
     played: &mut PlayedSuite,
     show: ShowEvent<'_>,
 ) {
-    if let Some((server, reason)) = stage.failed().into_iter().next() {
+    // What other suites work with concerns those.
+    let names = servers(plan, &[suite]);
+    let own = plan.source.narrowed(&names).config.servers;
+    let failed = stage.failed().into_iter().find(|(server, _)| own.contains_key(server));
+    if let Some((server, reason)) = failed {
         let shown = brief(server.as_str(), 60);
         played.report.reason = Some(format!("the server `{shown}` is not ready: {reason}"));
         played.report.verdict = CheckVerdict::Incomplete;
@@ -321,18 +365,7 @@ async fn play(
     let mut broken = false;
     for (part, steps) in suite.parts() {
         for (index, step) in steps.iter().enumerate() {
-            let at = Some(plan.tests.position(name, part, index));
-            let mut report = StepReport {
-                part,
-                index,
-                name: step.title(),
-                target: step.target().map(StepTarget::title).unwrap_or_default(),
-                verdict: StepVerdict::Skipped,
-                attempts: 0,
-                took: Duration::ZERO,
-                problems: Vec::new(),
-                at,
-            };
+            let mut report = unmade(plan, name, (part, index), step);
             let lost = step.needs().into_iter().find(|id| !player.values.contains_key(id));
             let skip = match (&step.skip, lost) {
                 (Some(why), _) => Some(why.clone()),
@@ -525,10 +558,10 @@ impl SuitePlayer<'_> {
     }
 
     async fn call(&self, step: &TestStep, host: &Host) -> Result<StepCall, String> {
-        let mut arguments = resolved_map(&step.arguments, &self.values)?;
+        let mut arguments = resolved_map(&step.call.arguments, &self.values)?;
         let timeout = step.timeout_ms.map(Duration::from_millis);
         // A call that is meant to fail may have arguments that do not fit.
-        let force = step.force || step.expect.is_error == Some(true);
+        let force = step.force || step.expect.result.is_error == Some(true);
         let validation = if force { Validation::Force } else { Validation::Enforce };
         let mut options = options(timeout, validation);
         options.server = step.server.as_deref().map(ServerName::new);
@@ -547,7 +580,8 @@ impl SuitePlayer<'_> {
                 Ok(StepCall::make(host, CallKind::Resource, &uri, Value::Null, options).await)
             }
             StepTarget::Saved(name) => {
-                let call = self.plan.saved.get(name)?;
+                let call = self.plan.saved.get(name);
+                let call = call.map_err(|why| format!("{SAVED_CALLS_FILE}: {why}"))?;
                 let mut all = call.arguments.clone();
                 all.append(&mut arguments);
                 if call.force {
@@ -602,7 +636,7 @@ impl SuitePlayer<'_> {
         let server = step.server.as_deref().map(ServerName::new);
         let fits = |record: &TrafficRecord| {
             record.method.as_ref().is_some_and(|m| m.as_str() == method)
-                && params.as_ref().is_none_or(|wanted| contains(&params_of(record), wanted))
+                && params.as_ref().is_none_or(|wanted| lack(&params_of(record), wanted).is_none())
         };
         let found = seen(self.stage.host(), server.as_ref(), self.cursor, timeout, fits).await;
         let Some((number, record)) = found else {
@@ -683,20 +717,6 @@ impl StepCall {
 fn params_of(record: &TrafficRecord) -> Value {
     let message: Value = serde_json::from_str(&record.body).unwrap_or_default();
     message.get("params").cloned().unwrap_or_default()
-}
-
-/// Whether a value holds every key and element of another.
-fn contains(value: &Value, subset: &Value) -> bool {
-    match (value, subset) {
-        (Value::Object(have), Value::Object(want)) => {
-            want.iter().all(|(key, want)| have.get(key).is_some_and(|have| contains(have, want)))
-        }
-        (Value::Array(have), Value::Array(want)) => {
-            have.len() >= want.len()
-                && have.iter().zip(want).all(|(have, want)| contains(have, want))
-        }
-        (have, want) => schema::same(have, want),
-    }
 }
 
 /// The first notification of a server from `cursor` on that fits, with its number; waits for it.

@@ -1,30 +1,13 @@
-//! The value of a result, and references to values of earlier steps: `${steps.ID.path}`. Pure.
+//! References to values of earlier steps: `${steps.ID.path}`. Pure.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
 use base::text::nearest;
-use host::CallOutcome;
 
 /// The values of the steps that were made so far, by their ids.
 pub type StepValues = HashMap<String, Value>;
-
-/// The value of a result: its structured content, else its text decoded from JSON, else its text,
-/// else the result as it is.
-pub fn value_of(result: &Value) -> Value {
-    if let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null()) {
-        return structured.clone();
-    }
-    let text = CallOutcome::text_of(result);
-    if let Ok(value) = serde_json::from_str(&text) {
-        return value;
-    }
-    let key = ["content", "messages", "contents"].into_iter().find_map(|key| result.get(key));
-    let blocks = key.and_then(Value::as_array).map_or(0, Vec::len);
-    let only_text = !text.is_empty() && blocks == 1;
-    if only_text { Value::String(text) } else { result.clone() }
-}
 
 /// Whether a name matches a glob; a text that is no glob matches itself alone.
 pub fn is_match(pattern: &str, name: &str) -> bool {
@@ -81,15 +64,34 @@ fn reference(text: &str) -> Result<StepReference, String> {
         )
     };
     let rest = text.strip_prefix("steps.").ok_or_else(wrong)?;
-    // `a[0].b` is `a.0.b`.
-    let plain = rest.replace('[', ".").replace(']', "");
-    let mut words = plain.split('.').map(str::to_owned);
-    let step = words.next().filter(|step| !step.is_empty()).ok_or_else(wrong)?;
-    let path: Vec<String> = words.collect();
-    if path.iter().any(String::is_empty) {
-        return Err(wrong());
+    let mut words = words(rest).ok_or_else(wrong)?.into_iter();
+    let step = words.next().ok_or_else(wrong)?;
+    Ok(StepReference { step, path: words.collect() })
+}
+
+/// The keys of a path: `a[0].b` is `a.0.b`, and `a['b.c']` has a key with a dot. `None` for one that
+/// is not written so.
+fn words(path: &str) -> Option<Vec<String>> {
+    let (mut out, mut rest) = (Vec::new(), path);
+    loop {
+        let (word, after) = match rest.strip_prefix('[') {
+            Some(inner) => match inner.chars().next()? {
+                quote @ ('\'' | '"') => inner[1..].split_once(&format!("{quote}]"))?,
+                _ => inner.split_once(']').filter(|(word, _)| !word.is_empty())?,
+            },
+            None => {
+                let end = rest.find(['.', '[']).unwrap_or(rest.len());
+                Some(rest.split_at(end)).filter(|(word, _)| !word.is_empty())?
+            }
+        };
+        out.push(word.to_owned());
+        rest = match after.strip_prefix('.') {
+            Some(next) => next,
+            None if after.is_empty() => return Some(out),
+            None if after.starts_with('[') => after,
+            None => return None,
+        };
     }
-    Ok(StepReference { step, path })
 }
 
 /// The references of a value, in keys and texts at any depth.
@@ -206,6 +208,30 @@ mod tests {
     }
 
     #[test]
+    fn a_key_with_dots_or_spaces_stands_in_brackets() {
+        let steps =
+            StepValues::from([("a".to_owned(), json!({"b.c": {"d e": [1], "": 2}, "f": 3}))]);
+        for (given, value) in [
+            ("${steps.a['b.c'].d e[0]}", json!(1)),
+            ("${steps.a[\"b.c\"][\"d e\"][0]}", json!(1)),
+            ("${steps.a[b.c]['']}", json!(2)),
+            ("${steps.a[f]}", json!(3)),
+        ] {
+            assert_eq!(resolved(&json!(given), &steps), Ok(value), "{given}");
+        }
+        for given in [
+            "${steps.a..b}",
+            "${steps.a.}",
+            "${steps.a[]}",
+            "${steps.a[0}",
+            "${steps.[x]y}",
+            "${steps.}",
+        ] {
+            assert!(references(&json!(given)).is_err(), "{given}");
+        }
+    }
+
+    #[test]
     fn a_path_that_leads_nowhere_says_what_is_there() {
         let steps = StepValues::from([("a".to_owned(), json!({"ident": 7}))]);
         let wrong = |text: &str| resolved(&json!(text), &steps).expect_err("refused");
@@ -214,18 +240,5 @@ mod tests {
         assert!(wrong("${steps.a.ident.x}").contains("has no parts"));
         assert!(references(&json!("${env.HOME}")).expect_err("refused").contains("names no step"));
         assert!(references(&json!("${steps.a")).expect_err("refused").contains("never closed"));
-    }
-
-    #[test]
-    fn the_value_of_a_result_is_structured_content_then_json_then_text() {
-        let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
-        assert_eq!(
-            value_of(&json!({"structuredContent": {"a": 1}, "content": []})),
-            json!({"a": 1})
-        );
-        assert_eq!(value_of(&text("[1]")), json!([1]));
-        assert_eq!(value_of(&text("hi")), json!("hi"));
-        let image = json!({"content": [{"type": "image", "data": ""}]});
-        assert_eq!(value_of(&image), image);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::CheckFinding;
-use crate::expect::{ExpectTarget, Expectations, ResultExpectation, SampleCall};
+use crate::expect::{ExpectTarget, Expectations, NamedCall, ResultExpectation, SampleCall};
 use crate::subject::brief;
 use deck::{SavedCall, SavedCalls, SavedTarget};
 use host::split_name;
@@ -66,12 +66,14 @@ pub fn plan(
     let mut named: Vec<&str> = Vec::new();
     for (server, expected) in expectations.iter().flat_map(|e| &e.servers) {
         for sample in &expected.calls {
-            let call = match &sample.saved {
-                Some(name) => {
+            let call = match sample.target()? {
+                NamedCall::Saved(name) => {
                     named.push(name.strip_prefix('@').unwrap_or(name));
                     of_saved(sample, name, server, saved, known)?
                 }
-                None => of_sample(sample)?,
+                NamedCall::Tool(name) => of_sample(sample, ListKind::Tools, name),
+                NamedCall::Prompt(name) => of_sample(sample, ListKind::Prompts, name),
+                NamedCall::Resource(uri) => of_sample(sample, ListKind::Resources, uri),
             };
             calls.entry(server.clone()).or_default().push(call);
         }
@@ -86,24 +88,16 @@ pub fn plan(
     Ok(calls)
 }
 
-fn of_sample(sample: &SampleCall) -> Result<PlannedCall, String> {
-    sample.is_one()?;
-    let targets = [
-        (ListKind::Tools, &sample.tool),
-        (ListKind::Prompts, &sample.prompt),
-        (ListKind::Resources, &sample.resource),
-    ];
-    let target = targets.into_iter().find_map(|(kind, name)| Some((kind, name.clone()?)));
-    let (kind, name) = target.ok_or("a sample call has no target")?;
-    Ok(PlannedCall {
-        label: brief(&name, 60),
-        target: ExpectTarget { kind, name },
-        arguments: sample.arguments.clone(),
+fn of_sample(sample: &SampleCall, kind: ListKind, name: &str) -> PlannedCall {
+    PlannedCall {
+        label: brief(name, 60),
+        target: ExpectTarget { kind, name: name.to_owned() },
+        arguments: sample.call.arguments.clone(),
         timeout: None,
         // A call that is meant to fail may have arguments that do not fit.
         force: sample.expect.is_error == Some(true),
         expect: sample.expect.clone(),
-    })
+    }
 }
 
 fn of_saved(
@@ -121,7 +115,7 @@ fn of_saved(
     if owner != server {
         return Err(fail(&format_args!("saved call `{name}` goes to server `{owner}`")));
     }
-    planned.arguments.extend(sample.arguments.clone());
+    planned.arguments.extend(sample.call.arguments.clone());
     planned.expect = sample.expect.clone();
     planned.force |= sample.expect.is_error == Some(true);
     Ok(planned)

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::rule::finding;
@@ -164,11 +164,11 @@ impl Expectations {
             unknown_rules(&expected.rules, &["servers", server, "rules"], &mut report);
             for (index, call) in expected.calls.iter().enumerate() {
                 let at = ["servers", server, "calls", &index.to_string()];
-                if let Err(error) = call.is_one() {
+                if let Err(error) = call.target() {
                     report(&at, error);
                 }
-                if let Err(error) = call.expect.compile() {
-                    report(&[&at[..], &["expect"]].concat(), &error);
+                if let Err((key, error)) = call.expect.compile() {
+                    report(&[&at[..], &["expect", key]].concat(), &error);
                 }
             }
             for (index, pattern) in expected.forbidden.iter().enumerate() {
@@ -395,14 +395,12 @@ const fn need(required: bool) -> &'static str {
 
 // Sample calls: what to call, and whether the result is what was expected. Pure.
 
-/// A call to make: of a tool, a prompt or a resource, or one that is saved.
+/// What is called, as files of tests and expectations write it: a tool, a prompt or a resource, or a
+/// saved call, with its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(extend("oneOf" = [
-    {"required": ["tool"]}, {"required": ["prompt"]}, {"required": ["resource"]}, {"required": ["saved"]},
-]))]
-pub struct SampleCall {
-    /// The tool to call, as its server spells it.
+#[serde(default, rename_all = "camelCase")]
+pub struct ExpectedCall {
+    /// The tool to call.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub tool: Option<String>,
@@ -418,22 +416,60 @@ pub struct SampleCall {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub saved: Option<String>,
-    /// Its arguments; those of a saved call are replaced key by key.
+    /// The arguments; those of a saved call are replaced key by key.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub arguments: Map<String, Value>,
+}
+
+/// What a [`ExpectedCall`] names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedCall<'a> {
+    /// A tool.
+    Tool(&'a str),
+    /// A prompt.
+    Prompt(&'a str),
+    /// A resource, by its URI.
+    Resource(&'a str),
+    /// A saved call.
+    Saved(&'a str),
+}
+
+impl ExpectedCall {
+    /// Everything that it names: one thing, if it is written well.
+    pub fn named(&self) -> impl Iterator<Item = NamedCall<'_>> {
+        let all = [
+            self.tool.as_deref().map(NamedCall::Tool),
+            self.prompt.as_deref().map(NamedCall::Prompt),
+            self.resource.as_deref().map(NamedCall::Resource),
+            self.saved.as_deref().map(NamedCall::Saved),
+        ];
+        all.into_iter().flatten()
+    }
+}
+
+/// A call to make. Tools and prompts are named as their server spells them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    {"required": ["tool"]}, {"required": ["prompt"]}, {"required": ["resource"]}, {"required": ["saved"]},
+]))]
+pub struct SampleCall {
+    /// What is called.
+    #[serde(flatten)]
+    pub call: ExpectedCall,
     /// What it must return.
     pub expect: ResultExpectation,
 }
 
 impl SampleCall {
-    /// Checks that it has exactly one target.
+    /// What it calls.
     ///
     /// # Errors
-    /// When it has none or several.
-    pub fn is_one(&self) -> Result<(), &'static str> {
-        let said = [&self.tool, &self.prompt, &self.resource, &self.saved];
-        match said.iter().filter(|target| target.is_some()).count() {
-            1 => Ok(()),
+    /// When it names nothing, or several things.
+    pub fn target(&self) -> Result<NamedCall<'_>, &'static str> {
+        let mut all = self.call.named();
+        match (all.next(), all.next()) {
+            (Some(one), None) => Ok(one),
             _ => Err("write exactly one of `tool`, `prompt`, `resource` and `saved`"),
         }
     }
@@ -456,25 +492,37 @@ impl ExpectTarget {
 }
 
 /// What a result must be. Anything left out is not checked, unless it has a default.
+///
+/// The value of a result is its `structuredContent`, else its text decoded from JSON, else its text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResultExpectation {
     /// Whether the tool must report that it failed [default: false].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_error: Option<bool>,
-    /// A value the result must contain: every key and element given here must be present, others
-    /// may be. Compared with `structuredContent`, or with the text when that is JSON.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// A value that the result must contain: every key and element given here must be there, others
+    /// may be.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schemars(with = "Value")]
     pub json: Option<Value>,
-    /// A JSON Schema for the same value.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// A JSON Schema of the value.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schemars(with = "Value")]
     pub schema: Option<Value>,
-    /// A regular expression that the text of the result must match.
+    /// A regular expression that the text of the result, or of its error, must match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Longest time the call may take, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_duration_ms: Option<u64>,
+}
+
+/// A value that is there, `null` included: what is expected to be `null` is not what is left out.
+///
+/// # Errors
+/// Those of the reader.
+pub fn present<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(reader).map(Some)
 }
 
 /// The parts of an expectation that are compiled once.
@@ -487,14 +535,17 @@ impl ResultExpectation {
     /// Compiles pattern and schema.
     ///
     /// # Errors
-    /// When one of them is not valid; names it.
-    pub fn compile(&self) -> Result<CompiledExpectation, String> {
-        let text = self.text.as_deref().map(regex::Regex::new).transpose();
+    /// When one of them is not valid: its key, and why.
+    pub fn compile(&self) -> Result<CompiledExpectation, (&'static str, String)> {
         let schema = self.schema.as_ref().map(Validator::compile).transpose();
         Ok(CompiledExpectation {
-            text: text.map_err(|e| format!("expect.text: {e}"))?,
-            schema: schema.map_err(|e| format!("expect.schema: {e}"))?,
+            text: self.text_pattern().map_err(|error| ("text", error))?,
+            schema: schema.map_err(|error| ("schema", error.to_string()))?,
         })
+    }
+
+    fn text_pattern(&self) -> Result<Option<regex::Regex>, String> {
+        self.text.as_deref().map(regex::Regex::new).transpose().map_err(|error| no_pattern(&error))
     }
 
     /// Checks a result; `took` is the duration of its call.
@@ -515,8 +566,11 @@ impl ResultExpectation {
             });
         }
         match self.compile() {
-            Ok(compiled) => self.judge_content(&compiled, result, &text, &mut wrong),
-            Err(error) => wrong.push(error),
+            Ok(compiled) => {
+                wrong.extend(mismatch(compiled.text.as_ref(), &text));
+                self.judge_value(&compiled, result, &mut wrong);
+            }
+            Err((key, error)) => wrong.push(format!("expect.{key}: {error}")),
         }
         if let Some(most) = self.max_duration_ms
             && took > Duration::from_millis(most)
@@ -526,26 +580,21 @@ impl ResultExpectation {
         wrong.into_iter().map(|message| sample(target, message)).collect()
     }
 
-    fn judge_content(
-        &self,
-        compiled: &CompiledExpectation,
-        result: &Value,
-        text: &str,
-        wrong: &mut Vec<String>,
-    ) {
-        if let Some(pattern) = compiled.text.as_ref().filter(|p| !p.is_match(text)) {
-            wrong.push(format!("the text does not match /{pattern}/: {}", brief(text, 200)));
+    /// Why the text of an error is not what is expected.
+    pub fn judge_error_text(&self, text: &str) -> Option<String> {
+        match self.text_pattern() {
+            Ok(pattern) => mismatch(pattern.as_ref(), text),
+            Err(error) => Some(format!("expect.text: {error}")),
         }
+    }
+
+    fn judge_value(&self, compiled: &CompiledExpectation, result: &Value, wrong: &mut Vec<String>) {
         if self.json.is_none() && compiled.schema.is_none() {
             return;
         }
-        let structured = result.get("structuredContent").filter(|v| !v.is_null()).cloned();
-        let Some(value) = structured.or_else(|| serde_json::from_str(text).ok()) else {
-            wrong.push("has neither structured content nor text that is JSON".to_owned());
-            return;
-        };
+        let value = value_of(result);
         if let Some(json) = &self.json
-            && let Some((pointer, message)) = lacks(&value, json, "")
+            && let Some((pointer, message)) = lack(&value, json)
         {
             wrong.push(misfit(&pointer, &message));
         }
@@ -559,6 +608,36 @@ impl ResultExpectation {
             Some(SchemaVerdict::Valid) | None => {}
         }
     }
+}
+
+/// Why a text does not match a pattern.
+fn mismatch(pattern: Option<&regex::Regex>, text: &str) -> Option<String> {
+    let pattern = pattern.filter(|pattern| !pattern.is_match(text))?;
+    let pattern = brief(pattern.as_str(), 100);
+    Some(format!("the text does not match /{pattern}/: {}", brief(text, 200)))
+}
+
+/// Why a pattern is none: the last line of what the reader says.
+pub fn no_pattern(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+    format!("not a regular expression: {last}")
+}
+
+/// The value of a result: its structured content, else its text decoded from JSON, else its text,
+/// else the result as it is.
+pub fn value_of(result: &Value) -> Value {
+    if let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null()) {
+        return structured.clone();
+    }
+    let text = CallOutcome::text_of(result);
+    if let Ok(value) = serde_json::from_str(&text) {
+        return value;
+    }
+    let key = ["content", "messages", "contents"].into_iter().find_map(|key| result.get(key));
+    let blocks = key.and_then(Value::as_array).map_or(0, Vec::len);
+    let only_text = !text.is_empty() && blocks == 1;
+    if only_text { Value::String(text) } else { result.clone() }
 }
 
 /// The place where a value does not fit, and why.
@@ -575,9 +654,13 @@ pub fn sample(target: &ExpectTarget, message: String) -> CheckFinding {
 ///
 /// Objects must have every key; arrays must begin with the elements; the rest must be equal, numbers
 /// by value.
-fn lacks(value: &Value, subset: &Value, pointer: &str) -> Option<(String, String)> {
+pub fn lack(value: &Value, subset: &Value) -> Option<(String, String)> {
+    lack_at(value, subset, "")
+}
+
+fn lack_at(value: &Value, subset: &Value, pointer: &str) -> Option<(String, String)> {
     let within = |have: Option<&Value>, want: &Value, at: String| match have {
-        Some(value) => lacks(value, want, &at),
+        Some(value) => lack_at(value, want, &at),
         None => Some((at, "is missing".to_owned())),
     };
     match (value, subset) {
@@ -588,8 +671,7 @@ fn lacks(value: &Value, subset: &Value, pointer: &str) -> Option<(String, String
             let mut wanted = want.iter().enumerate();
             wanted.find_map(|(i, want)| within(have.get(i), want, format!("{pointer}/{i}")))
         }
-        (Value::Number(have), Value::Number(want)) if have.as_f64() == want.as_f64() => None,
-        (have, want) if have == want => None,
+        (have, want) if schema::same(have, want) => None,
         (have, want) => {
             let (have, want) = (brief(&have.to_string(), 80), brief(&want.to_string(), 80));
             Some((pointer.to_owned(), format!("is {have}, expected {want}")))
@@ -695,7 +777,34 @@ mod tests {
             json!({"content": [{"type": "text", "text": "7"}], "structuredContent": {"n": 1}});
         assert_eq!(judge(json!({"json": {"n": 1}}), result), [""; 0]);
         let plain = json!({"content": [{"type": "text", "text": "no json"}]});
-        assert_eq!(judge(json!({"json": {}}), plain).len(), 1);
+        assert_eq!(judge(json!({"json": {}}), plain.clone()).len(), 1);
+        assert_eq!(judge(json!({"json": "no json"}), plain.clone()), [""; 0]);
+        assert_eq!(judge(json!({"schema": {"type": "string"}}), plain), [""; 0]);
+    }
+
+    #[test]
+    fn null_is_expected_where_it_is_written_and_large_numbers_are_compared_in_full() {
+        let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+        assert_eq!(judge(json!({"json": null}), text("null")), [""; 0]);
+        assert_eq!(judge(json!({"json": null}), text("7")).len(), 1);
+        assert_eq!(
+            judge(json!({"json": [9007199254740993_u64]}), text("[9007199254740992]")).len(),
+            1
+        );
+        assert_eq!(judge(json!({"json": [1.0]}), text("[1]")), [""; 0]);
+    }
+
+    #[test]
+    fn the_value_of_a_result_is_structured_content_then_json_then_text() {
+        let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+        assert_eq!(
+            value_of(&json!({"structuredContent": {"a": 1}, "content": []})),
+            json!({"a": 1})
+        );
+        assert_eq!(value_of(&text("[1]")), json!([1]));
+        assert_eq!(value_of(&text("hi")), json!("hi"));
+        let image = json!({"content": [{"type": "image", "data": ""}]});
+        assert_eq!(value_of(&image), image);
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::Report;
 use super::model::{CheckFinding, CheckVerdict, ServerReport};
+use base::SafeText;
 use base::human::Dur;
 use base::text::json;
 use config::Severity;
@@ -110,8 +111,10 @@ fn annotation(
     let _ = writeln!(out, "::{command} {}::{}", properties.join(","), data(text.trim_end()));
 }
 
-/// Escapes the text of a workflow command, so that nothing in it can begin another one.
+/// Escapes the text of a workflow command, so that nothing in it can begin another one, nor speak to
+/// the terminal of whoever reads the log.
 fn data(text: &str) -> String {
+    let text = SafeText::block(text);
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
@@ -182,4 +185,15 @@ fn cell(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_a_workflow_command_can_neither_end_it_nor_speak_to_a_terminal() {
+        assert_eq!(data("50%\n::error::\u{1b}[31m"), "50%25%0A::error::␛[31m");
+        assert_eq!(property("a: b,\u{7}c"), "a%3A b%2C␇c");
+    }
 }

@@ -436,20 +436,32 @@ fn evaluated(
     }
     let file = args.eval.cassette.as_deref();
     let mut advice = None;
-    let cassette = if let Some(file) = file.filter(|file| file.exists()) {
-        if args.eval.advise {
+    let recorded = match file.filter(|file| file.exists()) {
+        Some(file) if args.eval.advise => {
             let file = spelled(file);
             return Err(format!("--advise asks models, and {file} is a record of runs: remove it"));
         }
-        Cassette::load(file)?
-    } else {
-        let (made, advised) = ask_models(common, args, settings, source)?;
-        advice = advised.transpose()?;
-        if let Some(file) = file.filter(|_| made.incomplete.is_none()) {
-            made.save(file)?;
-            output::complain(&format!("wrote {}", spelled(file)));
+        Some(file) => Some(recorded_runs(args, file)?),
+        None => None,
+    };
+    // One that is not complete goes on where a model is named.
+    let goes_on = |tape: &Cassette| tape.incomplete.is_some() && args.eval.model.model.is_some();
+    let mut interrupted = false;
+    let cassette = match recorded {
+        Some(tape) if !goes_on(&tape) => tape,
+        tape => {
+            let kept = tape.map(|tape| tape.runs).unwrap_or_default();
+            let (made, advised) = ask_models(common, args, settings, (source, kept))?;
+            advice = advised.transpose()?;
+            interrupted = made.incomplete.as_deref() == Some("interrupted");
+            if let Some(file) = file.filter(|_| !made.runs.is_empty()) {
+                made.save(file)?;
+                let more = "; not complete: the same command goes on with it";
+                let more = made.incomplete.as_ref().map_or("", |_| more);
+                output::complain(&format!("wrote {}{more}", spelled(file)));
+            }
+            made
         }
-        made
     };
     let mut eval = cassette.report(settings)?;
     if let (Some(profile), Some(advice)) = (&args.eval.overlay, &advice) {
@@ -465,7 +477,6 @@ fn evaluated(
         })?;
         eval.comparison = compared(&before, &eval);
     }
-    let interrupted = cassette.incomplete.as_deref() == Some("interrupted");
     let mut report = BenchReport::new(Some(path));
     // The time of the runs: the same whenever a cassette is scored.
     let millis = cassette.runs.iter().map(|run| run.millis).sum();
@@ -473,6 +484,34 @@ fn evaluated(
     report.eval = Some(eval);
     report.settle();
     Ok(finish(common, args, outputs, (&report, interrupted)))
+}
+
+/// The runs of a cassette.
+///
+/// # Errors
+/// When it cannot be read, or holds other runs than those that are asked for.
+#[cfg(feature = "chat")]
+fn recorded_runs(args: &TestArgs, file: &Path) -> Result<::bench::eval::Cassette, String> {
+    let tape = ::bench::eval::Cassette::load(file)?;
+    let shown = spelled(file);
+    if tape.incomplete.is_some() {
+        return Ok(tape);
+    }
+    if let Some(runs) = args.eval.runs.filter(|runs| *runs != tape.many()) {
+        let many = tape.many();
+        return Err(format!(
+            "{shown} has {many} runs of each case, not {runs}: leave out --runs, or remove it to \
+             record anew"
+        ));
+    }
+    if let Some(model) = args.eval.model.model.as_ref().filter(|name| !tape.models.contains(name)) {
+        let models = tape.models.join(", ");
+        return Err(format!(
+            "{shown} has runs of {models}, not of {model}: leave out --model, or remove it to \
+             record anew"
+        ));
+    }
+    Ok(tape)
 }
 
 /// Largest file of a policy that is changed, in bytes.
@@ -540,7 +579,7 @@ fn ask_models(
     common: &Common,
     args: &TestArgs,
     settings: &::bench::cases::EvalSettings,
-    source: BenchSource,
+    (source, kept): (BenchSource, Vec<::bench::cases::EvalRun>),
 ) -> Result<EvalRuns, String> {
     use ::bench::eval::{EvalBudget, EvalPlan, evaluate};
     use ::chat::LanguageModel;
@@ -579,6 +618,7 @@ fn ask_models(
         distractors: args.eval.distractors,
         budget: args.eval.budget,
         descriptions: BTreeMap::new(),
+        kept,
     };
     let is_quiet = args.quiet;
     let show = move |what: &str| {
@@ -721,6 +761,24 @@ fn chosen(file: &TestFile, choice: &SuiteChoice, args: &TestArgs) -> Result<(), 
     }
     if file.suites.is_empty() {
         return Err("the file has no suites".to_owned());
+    }
+    let has_tag = |tag: &String| file.suites.values().any(|suite| suite.tags.contains(tag));
+    if let Some(tag) = choice.tags.iter().find(|tag| !has_tag(tag))
+        && !choice.tags.iter().any(has_tag)
+    {
+        let mut tags: Vec<&str> =
+            file.suites.values().flat_map(|suite| &suite.tags).map(String::as_str).collect();
+        tags.sort_unstable();
+        tags.dedup();
+        let there = match base::text::nearest(tag, &tags, 0.6) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if tags.is_empty() => "no suite has tags".to_owned(),
+            None => format!(
+                "there are {}",
+                tags.iter().take(12).copied().collect::<Vec<_>>().join(", ")
+            ),
+        };
+        return Err(format!("no suite has the tag `{tag}`; {there}"));
     }
     let names: Vec<&str> = file.suites.keys().take(12).map(String::as_str).collect();
     let near = args.suite.iter().find_map(|name| base::text::nearest(name, &names, 0.6));

@@ -234,7 +234,12 @@ fn written_call(step: &TestStep) -> Option<SavedCall> {
         }
         StepTarget::Saved(_) | StepTarget::Wait(_) | StepTarget::Fuzz(_) => return None,
     };
-    Some(SavedCall { target, arguments: step.arguments.clone(), timeout: None, force: step.force })
+    Some(SavedCall {
+        target,
+        arguments: step.call.arguments.clone(),
+        timeout: None,
+        force: step.force,
+    })
 }
 
 /// A call as it was made.

@@ -2,6 +2,7 @@
 //! message names the file, the line and what to do.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -11,9 +12,11 @@ use serde_json::{Map, Value};
 use base::SafeText;
 use base::file::read_text;
 use base::text::json::WrittenValue;
+use base::text::nearest;
 use base::text::path::spelled;
+use config::error::Violation;
 use config::{NodeKind, Position, SourceText, SyntaxNode, parse_loosely, without_mark};
-use schema::{SchemaVerdict, Validator};
+use schema::{Outline, SchemaDocument, SchemaVerdict, Validator};
 
 /// Largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -164,9 +167,14 @@ impl WrittenText {
         };
         let verdict = Validator::compile(&schema_of::<T>()).map(|schema| schema.check(&value));
         let mut problems: Vec<String> = match verdict {
-            Ok(SchemaVerdict::Invalid(all)) => {
-                all.iter().map(|v| self.problem(&v.pointer, &v.message)).collect()
-            }
+            Ok(SchemaVerdict::Invalid(all)) => all
+                .iter()
+                .map(|v| {
+                    let near = nearest_key::<T>(&v.pointer).filter(|_| is_unknown_key(v));
+                    let near = near.map(|near| format!("; did you mean `{near}`?"));
+                    self.problem(&v.pointer, &format!("{}{}", v.message, near.unwrap_or_default()))
+                })
+                .collect(),
             _ => Vec::new(),
         };
         problems.dedup();
@@ -230,6 +238,31 @@ fn twice(node: &SyntaxNode) -> Option<(usize, &str)> {
     { inner }.find_map(twice)
 }
 
+/// Whether a violation is that of a key that the schema does not have.
+fn is_unknown_key(violation: &Violation) -> bool {
+    matches!(violation.keyword.as_str(), "additionalProperties" | "unevaluatedProperties")
+}
+
+/// The key of a `T` that an unknown one at a pointer looks like.
+fn nearest_key<T: JsonSchema>(pointer: &str) -> Option<String> {
+    let document = SchemaDocument::new(&Arc::new(schema_of::<T>()));
+    let mut steps: Vec<String> =
+        pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
+    let key = steps.pop()?;
+    let mut at = Outline::new(&document);
+    for step in steps {
+        let properties = at.properties();
+        let is_index = step.parse::<usize>().is_ok() && at.types().contains(&"array");
+        at = match properties.get(&step) {
+            Some(property) => at.property(property),
+            None if is_index => at.items(),
+            None => at.other(&step)?,
+        };
+    }
+    let properties = at.properties();
+    nearest(&key, properties.keys(), 0.7).cloned()
+}
+
 /// The JSON Schema of a file that is read as a `T`.
 pub fn schema_of<T: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
@@ -255,6 +288,20 @@ mod tests {
         assert!(problems.contains("tool\""), "{problems}");
         assert!(problems.contains("f.json:9:18: /lockVersion: "), "{problems}");
         assert_eq!(problems.lines().count(), 3, "{problems}");
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_the_one_that_it_looks_like() {
+        let problems = wrong("{\"servrs\": {}, \"servers\": {\"s\": {\"tols\": {}, \"x\": 1}}}");
+        for words in [
+            "/servrs: \"servrs\" is not known; did you mean `servers`?",
+            "/servers/s/tols: \"tols\" is not known; did you mean `tools`?",
+        ] {
+            assert!(problems.contains(words), "{problems}");
+        }
+        assert!(
+            problems.contains("\"x\" is not known") && problems.matches("did you").count() == 2
+        );
     }
 
     #[test]

@@ -180,7 +180,12 @@ impl PendingRequest {
         let active = clock.active(now);
         let silent = active.saturating_sub(clock.mark);
         let timed_out = |after: Duration, how: &str, help: &str| {
-            let message = format!("no answer within {:.1} s {how}", after.as_secs_f64());
+            let seconds = after.as_secs_f64();
+            let message = if seconds < 1.0 {
+                format!("no answer within {} ms {how}", after.as_millis())
+            } else {
+                format!("no answer within {seconds:.1} s {how}")
+            };
             Err(Error::new(ErrorCode::Timeout, message).help(help))
         };
         if active >= self.max_total && self.max_total == self.timeout && !clock.mark.is_zero() {

@@ -501,6 +501,13 @@ pub fn same(a: &Value, b: &Value) -> bool {
         (Value::Number(x), Value::Number(y)) => {
             x == y || (x.as_f64() == y.as_f64() && (x.is_f64() || y.is_f64()))
         }
+        (Value::Array(x), Value::Array(y)) => {
+            x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same(x, y))
+        }
+        (Value::Object(x), Value::Object(y)) => {
+            let has = |(key, x): (&String, &Value)| y.get(key).is_some_and(|y| same(x, y));
+            x.len() == y.len() && x.iter().all(has)
+        }
         _ => a == b,
     }
 }

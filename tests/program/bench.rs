@@ -130,6 +130,28 @@ fn suites_have_servers_of_their_own_unless_they_share_them() {
 }
 
 #[test]
+fn a_server_that_is_down_concerns_the_suites_that_use_it_and_null_is_a_value() {
+    let bench = notes();
+    let script = bench.path().join("notes.py");
+    bench.servers(&json!({"notes": {"command": "python3", "args": [script]},
+        "bad": {"command": "python3", "args": ["-c", "raise SystemExit(3)"]}}));
+    let list = |expect: Value| json!({"tool": "notes.list", "expect": expect});
+    let file = json!({"server": "shared", "suites": {
+        "good": {"tags": ["quick"], "steps": [list(json!({})), list(json!({"json": null})),
+            list(json!({"paths": {"$": {"equals": null}}}))]},
+        "down": {"steps": [{"tool": "bad.x"}]}}});
+    let (code, report) = report(&bench, &file, &[]);
+    assert_eq!(code, Some(3), "{report:#}");
+    assert_eq!(verdicts(&report, 0), ["passed", "failed", "failed"], "{report:#}");
+    assert_eq!(report["suites"][1]["verdict"], "incomplete");
+    let tag = test(&bench, &file, &["--tag", "quik"]);
+    assert!(tag.stderr.contains("no suite has the tag `quik`; did you mean `quick`?"), "{tag:?}");
+    let near = json!({"suites": {"a": {"steps": [{"tool": "notes.lst"}], "retry": 1}}});
+    let near = test(&bench, &near, &[]);
+    assert!(near.stderr.contains("\"retry\" is not known; did you mean `retries`?"), "{near:?}");
+}
+
+#[test]
 fn a_retried_step_is_flaky_and_a_snapshot_is_kept_then_compared() {
     let bench = notes();
     let file = json!({"suites": {"s": {"steps": [
@@ -497,6 +519,61 @@ fn models_of_known_rates_are_scored_and_a_cassette_gives_the_same_report() {
     let stale = bench.run(&["test", "--eval", "--cassette", "runs-5.json"], AT_MOST);
     assert_eq!(stale.code, Some(2));
     assert!(stale.stderr.contains("record anew"), "{stale:?}");
+}
+
+/// A provider that is down in the middle says nothing of its model: the runs are left out, and the same
+/// command goes on with those that are missing.
+#[cfg(feature = "chat")]
+#[test]
+fn runs_that_a_provider_did_not_answer_are_made_later_and_not_counted() {
+    use crate::provider::{Answer, Piece, Provider};
+    let bench = notes();
+    let file = json!({"suites": {}, "eval": {"cases": {"counts": {
+        "turns": ["How many notes are there?"], "tools": ["notes.list"]}}}});
+    bench.write("mcp.tests.json", &file.to_string());
+    let good = [
+        Answer::Stream(vec![Piece::Call("notes__list", "{}")]),
+        Answer::Stream(vec![Piece::Text("none")]),
+    ];
+    let down = Answer::Status(401, "", json!({"error": {"message": "no such key"}}));
+    let words = ["test", "--eval", "--runs", "6", "--cassette", "c.json", "--format", "json"];
+    let eval = |provider: &Provider| {
+        let model = ["--provider", "openai", "--base-url", &provider.url, "--model", "scripted"];
+        bench.run(&[&words[..], &model].concat(), AT_MOST)
+    };
+    let provider = Provider::new([&good[..], &[down]].concat());
+    let cut = eval(&provider);
+    assert_eq!(cut.code, Some(3), "{cut:?}");
+    let report = cut.json();
+    let why = report["eval"]["incomplete"].as_str().expect("a reason");
+    assert!(why.starts_with("5 of 6 runs were not finished: scripted: "), "{why}");
+    let case = &report["eval"]["models"][0]["cases"][0];
+    assert_eq!((&case["runs"], &case["passed"]), (&json!(1), &json!(1)), "{report:#}");
+    assert_eq!(provider.requests().len(), 5, "three runs in a row without an answer end it");
+    assert!(cut.stderr.contains("the same command goes on with it"), "{cut:?}");
+    // Without a model, what there is is scored.
+    let scored = bench.run(&words, AT_MOST);
+    assert_eq!((scored.code, &scored.stdout), (Some(3), &cut.stdout), "{scored:?}");
+    let provider = Provider::new(std::iter::repeat_n(good, 5).flatten().collect());
+    let whole = eval(&provider);
+    assert_eq!(whole.code, Some(0), "{whole:?}");
+    assert_eq!(provider.requests().len(), 10, "the run that was finished is kept");
+    let case = &whole.json()["eval"]["models"][0]["cases"][0];
+    assert_eq!((&case["runs"], &case["passed"]), (&json!(6), &json!(6)));
+    let again = bench.run(&words, AT_MOST);
+    assert_eq!(again.stdout, whole.stdout);
+    // What the cassette does not hold is refused.
+    let other = bench.run(&["test", "--eval", "--runs", "7", "--cassette", "c.json"], AT_MOST);
+    assert!(other.stderr.contains("has 6 runs of each case, not 7"), "{other:?}");
+    let text = std::fs::read_to_string(bench.path().join("c.json")).expect("a cassette");
+    bench.write("c.json", &text.replace("\"version\": 1", "\"version\": 9"));
+    let newer = bench.run(&words, AT_MOST);
+    assert!(newer.stderr.contains("a cassette of version 9"), "{newer:?}");
+    let mut value: Value = serde_json::from_str(&text).expect("JSON");
+    value["runs"].as_array_mut().expect("runs").remove(2);
+    bench.write("c.json", &value.to_string());
+    let short = bench.run(&words, AT_MOST);
+    assert!(short.stderr.contains("has 5 of 6 runs of the case `counts`"), "{short:?}");
 }
 
 #[cfg(feature = "chat")]

@@ -162,6 +162,7 @@ fn case_of(
     let name = format!("{} {}", finding.rule, finding.place);
     let case = case(class, name.trim_end(), Duration::ZERO);
     let mut text = format!("{}: {}\nhelp: {}\n", finding.severity, finding.message, finding.help);
+    text.extend(finding.at.as_ref().map(|at| format!("at: {at}\n")));
     let broken = server.is_some_and(|s| s.verdict == CheckVerdict::Incomplete)
         && finding.rule.starts_with("start/");
     if let Some(server) = server.filter(|_| broken) {

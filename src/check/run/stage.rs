@@ -262,7 +262,8 @@ fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<CheckFi
         Ok(outcome) => outcome,
         // Where the tool is expected to fail, a JSON-RPC error counts as a failure too.
         Err(error) if call.expect.is_error == Some(true) && error.rpc.is_some() => {
-            return Vec::new();
+            let wrong = call.expect.judge_error_text(&error.message);
+            return wrong.map(named).into_iter().collect();
         }
         Err(error) => {
             let mut message = format!("the call failed: {}", brief(&error.message, 300));

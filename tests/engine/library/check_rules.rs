@@ -69,7 +69,7 @@ fn run(fixture: &Fixture) -> Vec<(String, CheckFinding)> {
         let expectations = expectations.as_ref().expect("results need expectations");
         let call = &expectations.servers[&subjects[0].name].calls[0];
         let took = Duration::from_millis(sampled.duration_ms);
-        let name = call.tool.clone().expect("a tool");
+        let name = call.call.tool.clone().expect("a tool");
         let target = ExpectTarget { kind: ListKind::Tools, name };
         early[0].calls.extend(call.expect.judge(&target, &sampled.result, took));
     }
