@@ -1,5 +1,6 @@
 //! Fuzzing: cases from each `inputSchema` against a copy of the server, verdicts, shrinking.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -12,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::generate::{CaseKind, CaseMaker, FuzzCase};
-use crate::probe::{CallEnd, MAX_PENDING_CALLS, ServerProbe};
+use crate::probe::{CallEnd, MAX_PENDING_CALLS, ProbeCall, ServerProbe};
 use crate::stage::BenchSource;
 use crate::value::is_match;
-use base::ServerName;
 use base::pointer::{place as shown_place, remove, set};
+use base::{Secret, ServerName};
 use check::Severity;
 use check::expect::value_of;
 use check::run::CheckSignals;
@@ -250,8 +251,15 @@ pub async fn fuzz(
                 continue;
             }
         };
-        let mut fuzzer =
-            Fuzzer { plan, server: &server, probe, report: &mut report, violations: 0, memory: 0 };
+        let mut fuzzer = Fuzzer {
+            plan,
+            secrets: Vec::new(),
+            server: &server,
+            probe,
+            report: &mut report,
+            violations: 0,
+            memory: 0,
+        };
         let fuzzing = Box::pin(fuzzer.server(show));
         let _ = signals.stop.run_until_cancelled(fuzzing).await;
         let Fuzzer { probe, .. } = fuzzer;
@@ -276,6 +284,8 @@ struct CaseVerdict {
 
 struct Fuzzer<'a> {
     plan: &'a FuzzPlan,
+    /// The secrets of its entry, which no error may show.
+    secrets: Vec<Secret>,
     server: &'a ServerName,
     probe: ServerProbe,
     report: &'a mut FuzzReport,
@@ -300,12 +310,18 @@ struct ToolRun {
     since: Vec<FuzzCase>,
     /// Whether it worked longer than it was waited for.
     is_slow: bool,
+    /// How long its last calls took each.
+    pace: Option<Duration>,
     /// Places at which the server hung, or worked for too long.
     hung: HashSet<String>,
     maker: CaseMaker,
 }
 
 impl ToolRun {
+    fn smallest_call(&self) -> ProbeCall<'_> {
+        ProbeCall { tool: &self.name, arguments: &self.smallest }
+    }
+
     /// Whether a case has a value of its own where the server hung.
     fn hangs(&self, case: &FuzzCase) -> bool {
         let differs = |at: &String| case.arguments.pointer(at) != self.smallest.pointer(at);
@@ -341,6 +357,7 @@ impl Fuzzer<'_> {
     }
 
     async fn tool(&mut self, tool: &Tool, full: String) -> Option<ToolRun> {
+        self.secrets = self.probe.host().secrets(self.server);
         let maker = CaseMaker::new(&tool.input_schema);
         let seeded = self.plan.settings.seeds.get(&full).map(|map| Value::Object(map.clone()));
         let mut entry = FuzzedTool { tool: full.clone(), ..FuzzedTool::default() };
@@ -364,6 +381,7 @@ impl Fuzzer<'_> {
             refusal: None,
             since: Vec::new(),
             is_slow: false,
+            pace: None,
             hung: HashSet::new(),
             maker,
         };
@@ -384,6 +402,7 @@ impl Fuzzer<'_> {
                 group => self.group(&mut run, group).await,
             };
         }
+        run.pace = self.probe.pace();
         if blocked.is_none() && run.accepts {
             self.aftermath(&mut run).await;
             self.claims(tool, &run).await;
@@ -409,8 +428,10 @@ impl Fuzzer<'_> {
     /// Calls several cases at once, and one after the other where something went wrong, so that it
     /// shows which of them it was; gives the reason when the tool cannot be called any more.
     async fn group(&mut self, run: &mut ToolRun, group: &[&FuzzCase]) -> Option<String> {
-        let all: Vec<&Value> = group.iter().map(|case| &case.arguments).collect();
-        let ends = self.probe.call_all(&run.name, &all).await;
+        let name = run.name.clone();
+        let call = |arguments| ProbeCall { tool: &name, arguments };
+        let all: Vec<ProbeCall<'_>> = group.iter().map(|case| call(&case.arguments)).collect();
+        let ends = self.probe.call_all(&all).await;
         let is_stray = self.probe.violations() > self.violations;
         if !is_stray && ends.len() == group.len() && ends.iter().all(CallEnd::is_orderly) {
             for (case, end) in group.iter().zip(&ends) {
@@ -479,8 +500,8 @@ impl Fuzzer<'_> {
 
     /// Adds that the server crashes when calls are under way at once which it survives one after the
     /// other, if it does so again.
-    async fn crowd(&mut self, run: &ToolRun, all: &[&Value], how: &str) {
-        let again = self.probe.call_all(&run.name, all).await;
+    async fn crowd(&mut self, run: &ToolRun, all: &[ProbeCall<'_>], how: &str) {
+        let again = self.probe.call_all(all).await;
         if !again.iter().any(|end| matches!(end, CallEnd::Crash(_))) {
             return;
         }
@@ -497,9 +518,9 @@ impl Fuzzer<'_> {
             known.count += 1;
             return;
         }
-        let call = |arguments: &&Value| FuzzCall {
+        let call = |call: &ProbeCall<'_>| FuzzCall {
             tool: run.full.clone(),
-            arguments: Value::clone(arguments),
+            arguments: call.arguments.clone(),
         };
         self.report.findings.push(FuzzFinding {
             rule: "fuzz/concurrency",
@@ -625,8 +646,7 @@ impl Fuzzer<'_> {
         code: Option<i64>,
         text: &str,
     ) -> Option<CaseVerdict> {
-        let secrets = self.probe.host().secrets(self.server);
-        let echoed = secrets.iter().any(|secret| {
+        let echoed = self.secrets.iter().any(|secret| {
             let value = secret.expose();
             value.len() >= 6 && text.contains(value) && !case.arguments.to_string().contains(value)
         });
@@ -692,24 +712,11 @@ impl Fuzzer<'_> {
             return Some((case.clone(), verdict));
         }
         for earlier in before {
-            if self.probe.restart().await.is_err() {
-                break;
+            // Twice: a machine that is short of time answers late once.
+            let mut broken = self.broken_by(run, &earlier.arguments).await;
+            if broken.is_some() {
+                broken = self.broken_by(run, &earlier.arguments).await;
             }
-            let _ = self.probe.call(&run.name, &earlier.arguments).await;
-            let answers = self.probe.answers().await;
-            let after = self.probe.call(&run.name, &run.smallest.clone()).await;
-            let broken = match &after {
-                CallEnd::Hang => Some("does not answer any more".to_owned()),
-                CallEnd::Crash(how) => Some(format!("is gone ({how})")),
-                CallEnd::Done(_)
-                | CallEnd::ToolError { .. }
-                | CallEnd::RpcError { .. }
-                | CallEnd::Protocol(_)
-                | CallEnd::Slow
-                | CallEnd::Blocked(_) => {
-                    (!answers).then(|| "does not answer `ping` any more".to_owned())
-                }
-            };
             let _ = self.probe.restart().await;
             if let Some(how) = broken {
                 let message = format!("after this call the server {how}");
@@ -719,6 +726,25 @@ impl Fuzzer<'_> {
         }
         let _ = self.probe.restart().await;
         None
+    }
+
+    /// How a fresh server is broken after a call, if it is.
+    async fn broken_by(&mut self, run: &ToolRun, arguments: &Value) -> Option<String> {
+        self.probe.restart().await.ok()?;
+        let _ = self.probe.call(&run.name, arguments).await;
+        let answers = self.probe.answers().await;
+        match self.probe.call(&run.name, &run.smallest).await {
+            CallEnd::Hang => Some("does not answer any more".to_owned()),
+            CallEnd::Crash(how) => Some(format!("is gone ({how})")),
+            CallEnd::Done(_)
+            | CallEnd::ToolError { .. }
+            | CallEnd::RpcError { .. }
+            | CallEnd::Protocol(_)
+            | CallEnd::Slow
+            | CallEnd::Blocked(_) => {
+                (!answers).then(|| "does not answer `ping` any more".to_owned())
+            }
+        }
     }
 
     /// Whether a case alone makes the server write a line that is no answer.
@@ -867,9 +893,12 @@ impl Fuzzer<'_> {
         if verdict.rule == "fuzz/state" {
             let _ = self.probe.restart().await;
             let _ = self.probe.call(&run.name, &case.arguments).await;
-            let end = self.probe.call(&run.name, &run.smallest.clone()).await;
+            let answers = self.probe.answers().await;
+            let end = self.probe.call(&run.name, &run.smallest).await;
             let _ = self.probe.restart().await;
-            return !matches!(end, CallEnd::Done(_));
+            let is_gone = matches!(end, CallEnd::Hang | CallEnd::Crash(_));
+            // A tool that refused them before is not broken because it still does.
+            return is_gone || !answers || run.accepts && !matches!(end, CallEnd::Done(_));
         }
         let violations = self.probe.violations();
         let end = self.probe.call(&run.name, &case.arguments).await;
@@ -1037,12 +1066,22 @@ impl Fuzzer<'_> {
 
     /// By how much the memory grows in one round.
     async fn grown(&mut self, runs: &[&ToolRun]) -> u64 {
-        for run in runs {
+        let is_quick = |run: &&&ToolRun| {
+            let most = MEMORY_TOOL_TIMEOUT / MEMORY_ROUND_CALLS as u32;
+            run.pace.is_some_and(|pace| pace <= most)
+        };
+        let (quick, slow): (Vec<&&ToolRun>, Vec<&&ToolRun>) = runs.iter().partition(is_quick);
+        // Without a stop between one tool and the next: that would take longer than the calls.
+        let calls = quick.iter().flat_map(|run| vec![run.smallest_call(); MEMORY_ROUND_CALLS]);
+        let calls: Vec<ProbeCall<'_>> = calls.collect();
+        let made = if calls.is_empty() { Vec::new() } else { self.probe.call_all(&calls).await };
+        let left = if made.len() < calls.len() { quick } else { Vec::new() };
+        for run in left.into_iter().chain(slow) {
             let began = tokio::time::Instant::now();
             let mut left = MEMORY_ROUND_CALLS;
             while left > 0 && began.elapsed() <= MEMORY_TOOL_TIMEOUT {
                 let many = self.probe.group_size().min(left);
-                let _ = self.probe.call_all(&run.name, &vec![&run.smallest; many]).await;
+                let _ = self.probe.call_all(&vec![run.smallest_call(); many]).await;
                 left -= many;
             }
         }
@@ -1295,10 +1334,11 @@ static LEAKS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
 
 /// What an error shows that it must not, unless the arguments held it.
 fn leak(text: &str, arguments: &Value) -> Option<&'static str> {
-    let given = arguments.to_string();
+    // Written only where something is found at all.
+    let given = LazyCell::new(|| arguments.to_string());
     let found = LEAKS.iter().find(|(_, pattern)| {
         let mut found = pattern.find_iter(text).map(|found| found.as_str());
-        found.any(|found| !given.contains(found) && !is_prose(found))
+        found.any(|found| !is_prose(found) && !given.contains(found))
     });
     found.map(|(what, _)| *what)
 }

@@ -1,10 +1,13 @@
 //! One copy of a server that is fuzzed: calls, how they end, restarts.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::stream::FuturesOrdered;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -16,7 +19,7 @@ use check::run::CheckSignals;
 use check::subject::brief;
 use config::error::{Error, ErrorCode};
 use config::{GuardMode, GuardPolicy, TransportConfig};
-use host::{CallOutcome, Host, HostView, ServerState, Validation};
+use host::{CallOptions, CallOutcome, Host, HostView, ServerState, Validation};
 use protocol::FindingKind;
 
 /// How a call ended.
@@ -230,7 +233,7 @@ impl ServerProbe {
         arguments: &Value,
         timeout: Duration,
     ) -> CallEnd {
-        let mut ends = self.calls_within(tool, &[arguments], timeout).await;
+        let mut ends = self.calls_within(&[ProbeCall { tool, arguments }], timeout).await;
         ends.pop().unwrap_or_else(|| CallEnd::Blocked("it was not called".to_owned()))
     }
 
@@ -251,11 +254,16 @@ impl ServerProbe {
         }
     }
 
-    /// Sends several calls of a tool without waiting for each answer before the next; gives their ends
-    /// in the same order. After one that was not answered as the protocol says no further ones are
-    /// sent, and their ends are missing. A server that is gone is started again first.
-    pub async fn call_all(&mut self, tool: &str, all: &[&Value]) -> Vec<CallEnd> {
-        self.calls_within(tool, all, self.crowd_timeout()).await
+    /// How long the last calls took each, where there were any.
+    pub const fn pace(&self) -> Option<Duration> {
+        self.pace
+    }
+
+    /// Sends several calls without waiting for each answer before the next; gives their ends in the
+    /// same order. After one that was not answered as the protocol says no further ones are sent, and
+    /// their ends are missing. A server that is gone is started again first.
+    pub async fn call_all(&mut self, all: &[ProbeCall<'_>]) -> Vec<CallEnd> {
+        self.calls_within(all, self.crowd_timeout()).await
     }
 
     /// How long a call among others may take: less than one alone where all are answered quickly,
@@ -265,12 +273,7 @@ impl ServerProbe {
         (self.timeout / MAX_CROWD_HASTE).max(pace * MIN_CROWD_PACES).min(self.timeout)
     }
 
-    async fn calls_within(
-        &mut self,
-        tool: &str,
-        all: &[&Value],
-        timeout: Duration,
-    ) -> Vec<CallEnd> {
+    async fn calls_within(&mut self, all: &[ProbeCall<'_>], timeout: Duration) -> Vec<CallEnd> {
         if !self.is_ready()
             && let Err(why) = self.restart().await
         {
@@ -278,38 +281,30 @@ impl ServerProbe {
         }
         let mut options = options(Some(timeout), Validation::Skip);
         options.server = Some(self.server.clone());
-        let name = host::canonical_name(&self.server, tool);
-        let (began, most) = (Instant::now(), self.pending_calls());
-        let mut open = all.iter();
-        let mut pending = FuturesOrdered::new();
-        let (mut made, mut progress) = (Vec::with_capacity(all.len()), Vec::new());
-        let mut is_over = false;
-        loop {
-            while pending.len() < most
-                && !is_over
-                && let Some(arguments) = open.next()
-            {
-                let (arguments, mut options) = (Value::clone(arguments), options.clone());
-                let (sender, steps) = mpsc::channel(1);
-                options.progress = Some(sender);
-                progress.push(steps);
-                pending.push_back(self.host().call_tool_with(&name, arguments, options));
-            }
-            let Some(one) = pending.next().await else { break };
-            is_over |= one.as_ref().is_err_and(|error| error.rpc.is_none());
-            made.push(one);
-        }
-        drop(pending);
+        let most = self.pending_calls().min(all.len());
+        let began = Instant::now();
+        let group = CallGroup {
+            host: self.host(),
+            server: &self.server,
+            options,
+            open: Mutex::new(all.iter()),
+            made: Mutex::new(Vec::with_capacity(all.len())),
+            is_over: AtomicBool::new(false),
+        };
+        // Whoever has an answer makes the next call itself.
+        let mut callers: FuturesUnordered<_> = (0..most).map(|_| group.caller()).collect();
+        while callers.next().await.is_some() {}
+        drop(callers);
+        let mut made = group.made.into_inner();
+        made.sort_by_key(|one| one.number);
         let took = began.elapsed();
         self.calls += made.len() as u64;
         self.spent += took;
         self.pace = u32::try_from(made.len()).ok().and_then(|many| took.checked_div(many));
         let mut ends = Vec::with_capacity(made.len());
-        for (one, mut steps) in made.into_iter().zip(progress) {
-            ends.push(match one {
-                Err(error) if error.code == ErrorCode::Timeout && steps.try_recv().is_ok() => {
-                    CallEnd::Slow
-                }
+        for GroupEnd { end, has_progress, .. } in made {
+            ends.push(match end {
+                Err(error) if error.code == ErrorCode::Timeout && has_progress => CallEnd::Slow,
                 Err(error) => self.of_error(&error).await,
                 Ok(outcome) => of_outcome(outcome),
             });
@@ -393,6 +388,57 @@ impl ServerProbe {
     /// Memory of the server's processes, in bytes.
     pub fn memory(&self) -> Option<u64> {
         self.host().usage(&self.server).map(|usage| usage.memory)
+    }
+}
+
+/// A call to make.
+#[derive(Clone, Copy)]
+pub struct ProbeCall<'a> {
+    /// The tool, by its own name.
+    pub tool: &'a str,
+    /// Its arguments.
+    pub arguments: &'a Value,
+}
+
+/// Calls that several callers make, each one after the other.
+struct CallGroup<'a> {
+    host: &'a Host,
+    server: &'a ServerName,
+    options: CallOptions,
+    open: Mutex<std::slice::Iter<'a, ProbeCall<'a>>>,
+    made: Mutex<Vec<GroupEnd>>,
+    /// Whether one was not answered as the protocol says.
+    is_over: AtomicBool,
+}
+
+/// How one of them ended.
+struct GroupEnd {
+    /// Its place among the calls, counted from the end.
+    number: Reverse<usize>,
+    end: Result<CallOutcome, Error>,
+    /// Whether the server reported progress.
+    has_progress: bool,
+}
+
+impl CallGroup<'_> {
+    fn next(&self) -> Option<(usize, ProbeCall<'_>)> {
+        let mut open = self.open.lock();
+        let left = open.len();
+        open.next().filter(|_| !self.is_over.load(Ordering::Relaxed)).map(|call| (left, *call))
+    }
+
+    async fn caller(&self) {
+        while let Some((left, call)) = self.next() {
+            let (sender, mut steps) = mpsc::channel(1);
+            let options = CallOptions { progress: Some(sender), ..self.options.clone() };
+            let name = host::canonical_name(self.server, call.tool);
+            let end = self.host.call_tool_with(&name, call.arguments.clone(), options).await;
+            if end.as_ref().is_err_and(|error| error.rpc.is_none()) {
+                self.is_over.store(true, Ordering::Relaxed);
+            }
+            let has_progress = end.is_err() && steps.try_recv().is_ok();
+            self.made.lock().push(GroupEnd { number: Reverse(left), end, has_progress });
+        }
     }
 }
 
