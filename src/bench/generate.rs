@@ -160,7 +160,7 @@ impl CaseMaker {
         }
         match here {
             Some(Value::Object(map)) => {
-                for name in self.likely_names(&merged) {
+                for name in likely_names(&merged) {
                     if !map.contains_key(&name) {
                         let at = child_pointer(pointer, &name);
                         let conj = merged.properties.get(&name).cloned();
@@ -195,25 +195,6 @@ impl CaseMaker {
         let values = limits.chain(others).chain(common).chain(numbers);
         all.extend(values.filter_map(|new| with(pointer, new)));
         all
-    }
-
-    /// Names of members that an object may have.
-    fn likely_names(&self, merged: &Merged) -> Vec<String> {
-        let mut rng = Rng::with_seed(2);
-        let mut names: Vec<String> = merged.properties.keys().cloned().collect();
-        let patterns = merged.patterns.iter().map(|(pattern, _)| pattern.as_str());
-        let of_names = merged.nodes.iter().filter_map(|node| node.part("propertyNames"));
-        let of_names: Vec<&str> = of_names.filter_map(|node| node.text("pattern")).collect();
-        for pattern in patterns.chain(of_names) {
-            names.extend((0..4).filter_map(|round| of_pattern(pattern, &mut rng, round > 0)));
-            // A name that has to begin so, and to be a word.
-            let first = of_pattern(pattern, &mut rng, false);
-            names.extend(
-                first.into_iter().flat_map(|start| [format!("{start}a"), format!("{start}b")]),
-            );
-        }
-        names.extend(["a", "b", "key0"].map(str::to_owned));
-        names
     }
 
     /// The smallest arguments, then one case for each way in which one place may differ, valid ones
@@ -887,6 +868,24 @@ fn of_class(class: &Class, rng: &mut Rng, vary: bool) -> Option<char> {
     found.or_else(|| ranges.first().map(|range| range.0)).and_then(char::from_u32)
 }
 
+/// Names of members that an object may have.
+fn likely_names(merged: &Merged) -> Vec<String> {
+    let mut rng = Rng::with_seed(2);
+    let mut names: Vec<String> = merged.properties.keys().cloned().collect();
+    let patterns = merged.patterns.iter().map(|(pattern, _)| pattern.as_str());
+    let of_names = merged.nodes.iter().filter_map(|node| node.part("propertyNames"));
+    let of_names: Vec<&str> = of_names.filter_map(|node| node.text("pattern")).collect();
+    for pattern in patterns.chain(of_names) {
+        names.extend((0..4).filter_map(|round| of_pattern(pattern, &mut rng, round > 0)));
+        // A name that has to begin so, and to be a word.
+        let first = of_pattern(pattern, &mut rng, false);
+        names
+            .extend(first.into_iter().flat_map(|start| [format!("{start}a"), format!("{start}b")]));
+    }
+    names.extend(["a", "b", "key0"].map(str::to_owned));
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -992,7 +991,7 @@ mod tests {
                 json!({"a": {"type": "string"}, "b": {"type": "string"}}),
                 json!({"dependentSchemas": {"a": {"required": ["b"], "properties": {"b": {"minLength": 3}}}}}),
             ),
-            (json!({"a": {"type": "integer", "minimum": 9007199254740993_u64}}), json!({})),
+            (json!({"a": {"type": "integer", "minimum": 9_007_199_254_740_993_u64}}), json!({})),
             (
                 json!({"a": {"type": "object", "patternProperties": {"^x-": {"type": "integer"}},
                 "propertyNames": {"pattern": "^[a-z-]+$"}, "minProperties": 1}}),

@@ -74,15 +74,14 @@ fn reference(text: &str) -> Result<StepReference, String> {
 fn words(path: &str) -> Option<Vec<String>> {
     let (mut out, mut rest) = (Vec::new(), path);
     loop {
-        let (word, after) = match rest.strip_prefix('[') {
-            Some(inner) => match inner.chars().next()? {
+        let (word, after) = if let Some(inner) = rest.strip_prefix('[') {
+            match inner.chars().next()? {
                 quote @ ('\'' | '"') => inner[1..].split_once(&format!("{quote}]"))?,
                 _ => inner.split_once(']').filter(|(word, _)| !word.is_empty())?,
-            },
-            None => {
-                let end = rest.find(['.', '[']).unwrap_or(rest.len());
-                Some(rest.split_at(end)).filter(|(word, _)| !word.is_empty())?
             }
+        } else {
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            Some(rest.split_at(end)).filter(|(word, _)| !word.is_empty())?
         };
         out.push(word.to_owned());
         rest = match after.strip_prefix('.') {

@@ -788,7 +788,7 @@ mod tests {
         assert_eq!(judge(json!({"json": null}), text("null")), [""; 0]);
         assert_eq!(judge(json!({"json": null}), text("7")).len(), 1);
         assert_eq!(
-            judge(json!({"json": [9007199254740993_u64]}), text("[9007199254740992]")).len(),
+            judge(json!({"json": [9_007_199_254_740_993_u64]}), text("[9007199254740992]")).len(),
             1
         );
         assert_eq!(judge(json!({"json": [1.0]}), text("[1]")), [""; 0]);

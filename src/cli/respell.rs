@@ -98,20 +98,17 @@ pub fn respelled(args: &[String]) -> Option<String> {
         };
         let of_option = |arg: &&&Arg| is_named(arg, option);
         let is_value = |word: &&String| option_of(word).is_none();
-        match known.iter().find(of_option) {
-            Some(arg) => {
-                out.options.push(word.clone());
-                let takes = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
-                if takes && inline.is_none() {
-                    out.options.extend(words.next().cloned());
-                }
+        if let Some(arg) = known.iter().find(of_option) {
+            out.options.push(word.clone());
+            let takes = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+            if takes && inline.is_none() {
+                out.options.extend(words.next().cloned());
             }
-            None => {
-                let value = inline.map(str::to_owned).or_else(|| words.next_if(is_value).cloned());
-                let dashes = word.len() - word.trim_start_matches('-').len();
-                out.unknown.get_or_insert_with(|| format!("{}{option}", &word[..dashes]));
-                out.option(option, value, word.starts_with("--"))?;
-            }
+        } else {
+            let value = inline.map(str::to_owned).or_else(|| words.next_if(is_value).cloned());
+            let dashes = word.len() - word.trim_start_matches('-').len();
+            out.unknown.get_or_insert_with(|| format!("{}{option}", &word[..dashes]));
+            out.option(option, value, word.starts_with("--"))?;
         }
     }
     let unknown = out.unknown.clone()?;
@@ -172,7 +169,7 @@ impl Respelled {
             None if is_known && (!is_long || option.len() > 1) => {}
             // One letter with two dashes is the name of a parameter.
             Some(value) if is_long && option.len() == 1 => {
-                self.pairs.push(format!("{option}={value}"))
+                self.pairs.push(format!("{option}={value}"));
             }
             Some(value) if PAIR_OPTIONS.contains(&option) => self.value(&value),
             Some(value) if VALUE_OPTIONS.contains(&option) => {
@@ -180,7 +177,7 @@ impl Respelled {
                 self.value(&if is_path { format!("@{value}") } else { value });
             }
             Some(value) if FILE_OPTIONS.contains(&option) => {
-                self.object = Some(format!("@{value}"))
+                self.object = Some(format!("@{value}"));
             }
             Some(value) if NAME_OPTIONS.contains(&option) => {
                 // What was taken for the name is an argument, or the server.
@@ -224,7 +221,7 @@ fn option_of(word: &str) -> Option<(&str, Option<&str>)> {
         return (!name.is_empty()).then_some((name, value));
     }
     let short = word.strip_prefix('-')?;
-    let first = short.chars().next().filter(|first| first.is_ascii_alphabetic())?;
+    let first = short.chars().next().filter(char::is_ascii_alphabetic)?;
     let (name, rest) = short.split_at(first.len_utf8());
     let rest = rest.strip_prefix('=').unwrap_or(rest);
     Some((name, Some(rest).filter(|rest| !rest.is_empty())))

@@ -30,7 +30,7 @@ fn plain(text: &str) -> bool {
 /// Anthropic: text that is text, ids of one form, each once.
 fn anthropic(messages: &[Value]) -> Option<String> {
     let mut ids = HashSet::new();
-    let blocks = messages.iter().flat_map(|message| message["content"].as_array()).flatten();
+    let blocks = messages.iter().filter_map(|message| message["content"].as_array()).flatten();
     for block in blocks {
         let text = block["text"].as_str();
         if block["type"] == "text" && text.is_none_or(|text| text.trim().is_empty()) {
