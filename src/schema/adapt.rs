@@ -1160,10 +1160,10 @@ mod tests {
         ]});
         assert_eq!(compatible(optional.clone()), (expected, true));
         let typed = json!({"type": "string", "anyOf": [
-            {"type": "string", "format": "date"}, {"type": "string", "format": "time"},
+            {"type": "string", "format": "date-time"}, {"type": "string", "format": "enum"},
         ]});
         let expected = json!({"anyOf": [
-            {"type": "string", "format": "date"}, {"type": "string", "format": "time"},
+            {"type": "string", "format": "date-time"}, {"type": "string", "format": "enum"},
         ]});
         assert_eq!(compatible(typed), (expected, true));
         let joined = json!({

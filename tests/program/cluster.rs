@@ -724,7 +724,7 @@ async fn pictures_of_a_conversation_are_there_at_every_replica_for_its_owner() {
     let mut env = Environment::of_process();
     env.state_dir = Some(world.folder.path().join("c"));
     env.vars.insert("STORE_PASSWORD".into(), PASSWORD.into());
-    let host = Host::builder().config_text("{}").initialize().await.unwrap();
+    let host = Host::builder().config_text(r#"{"mcpServers": {}}"#).initialize().await.unwrap();
     let keeper = PolicyKeeper::open(&host, &[file], &env).await;
     let address = format!("redis://:${{env:STORE_PASSWORD}}@127.0.0.1:{}/2", world.store_port);
     let tokens = ClientTokens::from_state_dir(&world.folder.path().join("c"));

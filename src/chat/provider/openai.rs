@@ -26,7 +26,7 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
         (true, true) => ReasoningNeed::Calls,
         (true, false) => ReasoningNeed::All,
     };
-    let needs = (all, config.is_by(&MOONSHOT));
+    let needs = HistoryNeeds { reasoning: all, is_moonshot: config.is_by(&MOONSHOT) };
     for (at, message) in prompt.messages.iter().enumerate() {
         messages.push(match message {
             ChatMessage::User { text, media } if media.is_empty() => {
@@ -112,7 +112,7 @@ pub(super) fn refused_field(sent: &Value, refusal: &str) -> Option<&'static str>
 /// Messages whose roles take turns, as the templates of many models want them: what follows itself is
 /// joined (charmbracelet/crush#279), and with `bridge` an answer stands between results and the next
 /// message of the user, which Mistral wants (NousResearch/hermes-agent#20154).
-fn alternating(messages: Vec<Value>, bridge: Option<(ReasoningNeed, bool)>) -> Vec<Value> {
+fn alternating(messages: Vec<Value>, bridge: Option<HistoryNeeds>) -> Vec<Value> {
     const NO_ANSWER: &str = "(The results were not answered yet.)";
     let mut out: Vec<Value> = Vec::with_capacity(messages.len());
     for message in messages {
@@ -177,9 +177,19 @@ enum ReasoningNeed {
     All,
 }
 
+/// What a provider takes in the answers of a history.
+#[derive(Clone, Copy)]
+struct HistoryNeeds {
+    /// Which of them come with reasoning.
+    reasoning: ReasoningNeed,
+    /// Whether empty texts are refused.
+    is_moonshot: bool,
+}
+
 /// An answer in the history. Moonshot takes no text that is empty (MoonshotAI/kimi-cli#2621), and no
 /// reasoning that is (earendil-works/pi#4178).
-fn reply_message(reply: &ModelReply, (needs, is_moonshot): (ReasoningNeed, bool)) -> Value {
+fn reply_message(reply: &ModelReply, needs: HistoryNeeds) -> Value {
+    let HistoryNeeds { reasoning, is_moonshot } = needs;
     let mut message = json!({"role": "assistant"});
     if !is_moonshot || !reply.text.is_empty() {
         message["content"] = json!(reply.text);
@@ -199,7 +209,7 @@ fn reply_message(reply: &ModelReply, (needs, is_moonshot): (ReasoningNeed, bool)
         });
         message["tool_calls"] = calls.collect();
     }
-    let has_reasoning = match needs {
+    let has_reasoning = match reasoning {
         ReasoningNeed::None => false,
         ReasoningNeed::Calls => !reply.calls.is_empty(),
         ReasoningNeed::All => true,
