@@ -64,7 +64,7 @@ fn s29_a_storm_during_a_call_is_bounded_collapsed_and_denied_as_one() {
     stage.deck.wait("468 refused");
     // Open, it shows each; closed again, one row.
     stage.deck.keys("g\r");
-    stage.deck.wait(" asker          sampling");
+    stage.deck.wait(" asker  sampling");
     stage.deck.keys("z");
     stage.deck.keys("\x18");
     stage.deck.wait("deny all requests of server \"asker\"?");
