@@ -382,11 +382,9 @@ impl<'a> CompletionContext<'a> {
                     .find(|p| is_it(&p.name))
                     .map(|p| values::prompt_schema(p));
             }
-            lists
-                .tools
-                .iter()
-                .find(|t| is_it(&t.name))
-                .map(|t| SchemaDocument::new(&t.input_schema))
+            lists.tools.iter().find(|t| is_it(&t.name)).map(|t| {
+                SchemaDocument::written(&t.input_schema, &t.raw.numbers.below("/inputSchema"))
+            })
         });
         let mut out = Vec::new();
         for parameter in values::sorted_parameters(&schema.unwrap_or_default()) {

@@ -173,7 +173,10 @@ fn tool_row(tool: &Arc<Tool>) -> ListedRow<'_> {
     if !tool.is_for_models() {
         more.push("for apps only: models are not offered it".to_owned());
     }
-    let (says, schema) = (tool.description.as_ref(), SchemaDocument::new(&tool.input_schema));
+    let (says, schema) = (
+        tool.description.as_ref(),
+        SchemaDocument::written(&tool.input_schema, &tool.raw.numbers.below("/inputSchema")),
+    );
     ListedRow { name: &tool.label, says, schema, more }
 }
 

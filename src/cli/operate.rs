@@ -205,7 +205,8 @@ pub fn prepare(
 ) -> Result<Prepared, Error> {
     let (server, tool) = found((host, invocation), name, host.find_tool(name))
         .map_err(|error| with_whole_name(error, name, words))?;
-    let schema = &SchemaDocument::new(&tool.input_schema);
+    let schema =
+        &SchemaDocument::written(&tool.input_schema, &tool.raw.numbers.below("/inputSchema"));
     let canonical = canonical_name(&server, &tool.name);
     let usage = values::usage(&canonical, schema);
     let takes = format!("it takes: {usage}\n`{}` shows more", invocation.list(&server));

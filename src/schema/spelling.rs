@@ -23,7 +23,15 @@ impl Spellings {
                 *known = None;
             }
         }
+        if !found.is_empty() {
+            retract(value, "", numbers, &mut found);
+        }
         Self(found)
+    }
+
+    /// Whether every number is written as its value spells it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// How a number is written, if that is not how its value is spelled.
@@ -71,5 +79,66 @@ impl Spellings {
             }
             Value::String(_) | Value::Null | Value::Bool(_) => {}
         }
+    }
+}
+
+/// Takes back the spellings of numbers that also stand somewhere as their values spell them: there
+/// they are others.
+fn retract(
+    value: &Value,
+    place: &str,
+    numbers: &WrittenNumbers,
+    found: &mut HashMap<String, Option<String>>,
+) {
+    match value {
+        Value::Number(number) if numbers.written(place, number).is_none() => {
+            let spelled = number.to_string();
+            if let Some(known) = found.get_mut(&spelled)
+                && known.as_ref().is_some_and(|it| exact_form(it) != exact_form(&spelled))
+            {
+                *known = None;
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                retract(item, &format!("{place}/{index}"), numbers, found);
+            }
+        }
+        Value::Object(members) => {
+            for (key, member) in members {
+                retract(member, &child_pointer(place, key), numbers, found);
+            }
+        }
+        Value::Number(_) | Value::String(_) | Value::Null | Value::Bool(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{SchemaDocument, signature};
+
+    #[test]
+    fn the_words_of_a_schema_hold_its_numbers_as_they_are_written() {
+        let text = r#"{"type":"object","properties":{
+            "way":{"enum":[1e3,1e-400,"1e3"]},
+            "big":{"enum":[123456789012345678901234567890,123456789012345678901234567891]}}}"#;
+        let WrittenValue { value, numbers } = WrittenValue::parse(text).expect("JSON");
+        let document = SchemaDocument::written(&Arc::new(value), &numbers);
+        let words = signature(&document);
+        assert!(words.contains("1e3 | 1e-400 | \"1e3\""), "{words}");
+        // Of two that a double cannot tell apart, neither is given for the other.
+        assert!(!words.contains("1234567890123456789"), "{words}");
+        let spelled = document.spellings().spelled(&json!({"a": [1000.0, 1000, 0.0]}));
+        assert_eq!(spelled.to_string(), r#"{"a":[1e3,1000,1e-400]}"#);
+        // Where zero stands as well, it stays zero.
+        let text = r#"{"enum":[1e3,1e-400],"default":0.0,"examples":[1000.0]}"#;
+        let WrittenValue { value, numbers } = WrittenValue::parse(text).expect("JSON");
+        let spellings = Spellings::new(&value, &numbers);
+        assert_eq!(spellings.spelled(&json!([1000.0, 0.0])).to_string(), "[1e3,0.0]");
     }
 }

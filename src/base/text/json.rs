@@ -182,6 +182,15 @@ impl WrittenValue {
         Ok(Self { value, numbers: WrittenNumbers::changed_in(text)? })
     }
 
+    /// As [`WrittenValue::parse`], with every number as it is written, also where the value spells it so.
+    ///
+    /// # Errors
+    /// As [`WrittenValue::parse`].
+    pub fn parse_all(text: &str) -> Result<Self, String> {
+        let numbers = WrittenNumbers::collect(text, |_| true)?;
+        Ok(Self { numbers, ..Self::parse(text)? })
+    }
+
     /// Puts a member into an object, in place of one of that name and its numbers; does nothing for
     /// any other value.
     pub fn insert(&mut self, key: &str, value: Value) {

@@ -187,6 +187,12 @@ fn numbers_of_a_schema_and_typed_ones_are_shown_and_sent_as_they_are_written() {
     let sent = r#"{"big":123456789012345678901234567890,"way":1e-400,"n":2.50e1}"#;
     let intents = intents_of(|out| screen.apply(Action::Send, out));
     assert_eq!(written_of(&intents).as_deref(), Some(sent));
+    // A zero that was typed is none of the numbers of the schema.
+    screen.form.select_place("/n");
+    screen.form.replace_text("0.0");
+    let intents = intents_of(|out| screen.apply(Action::Send, out));
+    assert!(written_of(&intents).is_some_and(|it| it.ends_with(r#""n":0.0}"#)), "{intents:?}");
+    screen.form.replace_text("2.50e1");
     // The same by JSON, by hand, and made again.
     let pick = CallPick::Export(Export::Arguments);
     let copied = format!("{:?}", intents_of(|out| screen.picked(pick, out)));

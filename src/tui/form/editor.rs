@@ -78,7 +78,9 @@ pub(super) fn length(area: &TextArea<'static>) -> usize {
 /// Parses JSON. A number that could not be kept as typed is an error, unless the schema holds it: then
 /// it is known how it is written.
 pub(super) fn typed_value(text: &str, known: &Spellings) -> Result<WrittenValue, String> {
-    let parsed = WrittenValue::parse(text)?;
+    // What the schema spells otherwise was typed so on purpose.
+    let parse = if known.is_empty() { WrittenValue::parse } else { WrittenValue::parse_all };
+    let parsed = parse(text)?;
     let is_known = |(place, written): (&str, &str)| {
         let number = parsed.pointer(place).and_then(Value::as_number);
         number.and_then(|number| known.written(number)) == Some(written)

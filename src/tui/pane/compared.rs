@@ -101,7 +101,10 @@ fn listed(heading: &Ink, (sign, role): (&'static str, Role), tools: &[&Tool], do
     }
     doc.heading(heading.clone());
     for tool in tools {
-        let takes = Ink::line(&signature(&SchemaDocument::new(&tool.input_schema)));
+        let takes = Ink::line(&signature(&SchemaDocument::written(
+            &tool.input_schema,
+            &tool.raw.numbers.below("/inputSchema"),
+        )));
         doc.line(vec![(ink!("{} {} ", sign, &tool.label), role), (takes, Role::Muted)]);
     }
 }

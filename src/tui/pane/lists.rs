@@ -63,7 +63,10 @@ fn description(text: Option<&SafeText>, doc: &mut Doc) {
 
 fn tools(server: &ServerView) -> Vec<CatalogEntry> {
     let entry = |tool: &Tool| CatalogEntry {
-        note: Ink::line(&signature(&SchemaDocument::new(&tool.input_schema))),
+        note: Ink::line(&signature(&SchemaDocument::written(
+            &tool.input_schema,
+            &tool.raw.numbers.below("/inputSchema"),
+        ))),
         marks: marks(tool),
         number: ink!("{}", tokens(&tool.raw)),
         size: tokens(&tool.raw) as u64,
