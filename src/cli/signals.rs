@@ -34,6 +34,7 @@ pub fn listen() -> CheckSignals {
 }
 
 /// Starts a graceful shutdown when stdin is closed. What is written there means nothing.
+#[cfg(feature = "gateway")]
 pub fn stop_at_end_of_input(signals: &CheckSignals) {
     let stop = signals.stop.clone();
     // A thread of its own: nothing can interrupt the read, and no runtime waits for it.

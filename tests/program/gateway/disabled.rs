@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::{Pipe, initialize, request};
-use crate::support::Bench;
+use crate::support::{Bench, finish};
 
 const AT_MOST: Duration = Duration::from_secs(120);
 
@@ -24,19 +24,24 @@ fn bench(entries: usize, late_is_disabled: bool) -> Bench {
 
 #[test]
 fn ten_thousand_disabled_entries_are_listed_in_little_memory() {
-    let peak = |entries, verb: &str| {
-        let done = bench(entries, true).run(&[verb], AT_MOST);
+    let once = |entries, verb: &str| {
+        let bench = bench(entries, true);
+        let mut command = bench.command(&[verb]);
+        // Otherwise each thread of the system's allocator takes memory of its own.
+        command.env("MALLOC_ARENA_MAX", "1");
+        let done = finish(command, AT_MOST);
         // A check of nothing is a finding.
         let code = i32::from(verb == "--check");
         assert_eq!(done.code, Some(code), "{:?}", done.stderr);
         done.peak
     };
+    // A short run can end before all that it takes is seen.
+    let peak = |entries, verb: &str| (0..3).map(|_| once(entries, verb)).max().unwrap_or(0);
     for verb in ["list", "config", "status", "--check"] {
-        let (one, some, many) = (peak(1, verb), peak(3_000, verb), peak(10_000, verb));
+        let (one, some, many) = (peak(1, verb), peak(3_000, verb), once(10_000, verb));
         // Beside what the program itself takes, which differs with how it was built.
         let (some, many) = (some.saturating_sub(one), many.saturating_sub(one));
-        // 45 MB on an idle machine; on a busy one more threads have memory of their own. A check has a
-        // report on each besides.
+        // 45 MB on an idle machine. A check has a report on each besides.
         let most = if verb == "--check" { 125 << 20 } else { 75 << 20 };
         assert!(many < most, "{verb}: {many} bytes");
         // Linear: what the system adds in steps aside.
