@@ -85,13 +85,21 @@ fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     deck.keys("cr\t");
     deck.wait("/ server:crew");
     deck.wait_until("messages of crew alone", |screen| !screen.contains("→ atlas"));
-    deck.keys("\r:save this filter\r");
+    deck.keys("\r");
+    // What arrives together is a paste, which sends nothing: Enter comes once the text is seen.
+    deck.keys(":save this filter");
+    deck.wait("▸Save this filter");
+    deck.keys("\r");
     deck.wait("save the filter as");
-    deck.keys("crew alone\r");
+    deck.keys("crew alone");
+    deck.wait("crew alone");
+    deck.keys("\r");
     deck.wait("saved crew alone");
     deck.keys("\x7f");
     deck.wait("→ atlas");
-    deck.keys(":choose a saved\r");
+    deck.keys(":choose a saved");
+    deck.wait("▸Choose a saved");
+    deck.keys("\r");
     deck.wait("saved filters");
     deck.keys("\r");
     deck.gone("→ atlas");
@@ -105,7 +113,9 @@ fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     deck.wait("/ server:crew");
     deck.keys("|\x7f");
     deck.wait("→ atlas");
-    deck.keys(":choose a saved\r");
+    deck.keys(":choose a saved");
+    deck.wait("▸Choose a saved");
+    deck.keys("\r");
     deck.wait("saved filters");
     deck.keys("\x1b[3;5~");
     deck.wait("removed crew alone: server:crew");
