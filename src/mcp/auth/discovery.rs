@@ -18,7 +18,7 @@ use url::Url;
 use super::account::Authorization;
 use super::challenge::{self, challenge_of, parameter};
 use super::grant::TokenClient;
-use super::metadata::{bare, tidied};
+use super::metadata::{OWN_ISSUER, bare, tidied};
 use super::proof::ProofKey;
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{StoredClient, TokenStore};
@@ -480,7 +480,8 @@ impl Documents {
             && !issuers.contains(issuer)
             && let Some(named) = issuers.iter().find(|named| bare(named) == bare(issuer))
         {
-            named.clone_into(issuer);
+            let own = std::mem::replace(issuer, named.clone());
+            document.insert(OWN_ISSUER.to_owned(), own.into());
         }
         *body = Value::Object(document).to_string().into_bytes();
     }

@@ -59,6 +59,10 @@ fn only(value: &Value) -> Option<&Value> {
     }
 }
 
+/// The member of the metadata of an authorization server that holds its own `issuer`, where it was
+/// looked for by another spelling.
+pub(super) const OWN_ISSUER: &str = "mcpdeck_own_issuer";
+
 /// An address without its last slash: two issuers that differ by one are the same.
 pub(super) fn bare(issuer: &str) -> &str {
     issuer.strip_suffix('/').unwrap_or(issuer)

@@ -17,7 +17,7 @@ use super::grant::{
     self, Granted, JWT_BEARER, NotGranted, OAuthClient, TokenClient, WantedGrant, WantedToken,
     is_code,
 };
-use super::metadata::bare;
+use super::metadata::OWN_ISSUER;
 use super::proof::ProofKey;
 use super::redirect::{Loopback, RedirectTarget};
 use super::step::{AuthFailure, AuthStep, StepKind};
@@ -380,8 +380,10 @@ fn code_of(back: &str, found: &FoundIssuer) -> Result<String, NotSignedIn> {
     let url = Url::parse(back).map_err(AuthFailure::refused)?;
     let issuer = query(&url, "iss");
     let refused = |why: String| Err(AuthFailure::refused(why).into());
-    if let (Some(issuer), Some(expected)) = (&issuer, &metadata.issuer)
-        && bare(issuer) != bare(expected)
+    // Letter by letter, with what the server itself says (RFC 9207, section 2.4).
+    let own = metadata.additional_fields.get(OWN_ISSUER).and_then(Value::as_str);
+    if let (Some(issuer), Some(expected)) = (&issuer, own.or(metadata.issuer.as_deref()))
+        && issuer != expected
     {
         return refused(format!(
             "the answer came from another issuer than {expected} (its `iss` differs)"

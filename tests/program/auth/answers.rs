@@ -79,7 +79,10 @@ async fn metadata_is_read_as_it_is_meant() {
             let base = world.base.clone();
             match n {
                 // A slash at one place and not at the other.
-                0 => _ = world.metadata.insert("issuer", json!(format!("{base}/"))),
+                0 => {
+                    world.metadata.insert("issuer", json!(format!("{base}/")));
+                    world.iss = Some(json!(format!("{base}/")));
+                }
                 1 => {
                     let named = json!([format!("{base}/")]);
                     _ = world.resource_members.insert("authorization_servers", named);

@@ -306,7 +306,8 @@ impl World {
                 if let Some(iss) = iss.as_str() {
                     back.query_pairs_mut().append_pair("iss", iss);
                 }
-                let evil = iss != json!(self.base) && !iss.is_null();
+                let is_ours = |iss: &str| iss.trim_end_matches('/') == self.base;
+                let evil = iss.as_str().is_some_and(|iss| !is_ours(iss));
                 let (key, value) = match self.page_error {
                     _ if evil => ("error", "pay_evil_example_now"),
                     Some(error) => ("error", error),
