@@ -82,6 +82,10 @@ const KNOWN_METHODS: [&str; 15] = [
     "tools/list",
 ];
 
+/// Those of them that 2026-07-28 removed.
+const REMOVED_METHODS: [&str; 4] =
+    ["initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+
 /// Maximum number of decks that a definition or a call may pass through.
 const MAX_HOPS: u64 = 4;
 /// Maximum size of a call's answers inside its `requestState`, in bytes.
@@ -1061,10 +1065,11 @@ impl ServerHandler for Face {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
-        if KNOWN_METHODS.contains(&method.as_str()) {
+        let is_gone = is_modern(&context) && REMOVED_METHODS.contains(&method.as_str());
+        if KNOWN_METHODS.contains(&method.as_str()) && !is_gone {
             let message = format!("the parameters of `{method}` are not of the form that it has");
             return Err(ErrorData::invalid_params(message, None));
         }
