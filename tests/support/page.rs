@@ -65,6 +65,12 @@ impl Page {
         self.call("Runtime.evaluate", params).await["result"]["value"].take()
     }
 
+    /// Loads the page again. The old one still answers for a while, so it is marked.
+    pub async fn reload(&mut self) {
+        self.run("window.isOld = true; location.reload()").await;
+        self.until("!window.isOld && document.readyState === 'complete'").await;
+    }
+
     /// Calls a method of the protocol.
     pub async fn call(&mut self, method: &str, params: Value) -> Value {
         let message = json!({"id": 1, "method": method, "params": params});
