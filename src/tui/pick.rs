@@ -67,8 +67,8 @@ pub enum Pick {
 }
 
 impl Pick {
-    /// Rank of an item for a fully typed name: saved calls first, then what servers offer, then
-    /// everything else.
+    /// Rank of an item for a fully typed name: saved calls first, then what servers offer and actions,
+    /// then everything else.
     pub fn rank(&self, typed: &str) -> u8 {
         match self {
             Self::MakeCall(name) if name.eq_ignore_ascii_case(typed) => 0,
@@ -82,6 +82,7 @@ impl Pick {
             {
                 2
             }
+            Self::Action(action) if action.id().eq_ignore_ascii_case(typed) => 2,
             // Actions on the selected server rank before those that name another one.
             Self::OnServer(_, server) | Self::Diagnostics(server)
                 if !typed.contains(server.as_str()) =>

@@ -597,12 +597,30 @@ impl App {
         if self.screens.top().is_some() {
             return self.on_screen(|screen, ui, out| screen.paste(text, ui, out));
         }
+        let opened = !self.is_typing() && self.open_line(text);
+        let text = if opened { &text[1..] } else { text };
+        if opened && self.screens.top().is_some() {
+            return self.on_screen(|screen, ui, out| screen.paste(text, ui, out));
+        }
         let Some(input) = self.panes.get_mut(self.pane).typing() else {
             return self.toast(ink!("nothing here takes text"), Role::Warning);
         };
         input.insert(text);
         self.remember_filter();
         self.mark(Redraw::Now);
+    }
+
+    /// Opens the line that text which arrives at once is for, when its first character is the key of
+    /// one: a filter or the palette. Of what no person typed, nothing more acts as a key.
+    fn open_line(&mut self, text: &str) -> bool {
+        let first = text.chars().next().filter(char::is_ascii_punctuation);
+        let Some(first) = first.filter(|_| text.len() > 1) else { return false };
+        let chord = Chord::pressed(KeyCode::Char(first).into());
+        let action = self.look.keymap.action(&self.scopes(), chord);
+        let opens = action.filter(|action| matches!(action, Action::Filter | Action::Palette));
+        let Some(action) = opens else { return false };
+        self.perform(action);
+        self.is_typing() || self.screens.top().is_some()
     }
 
     fn mouse(&mut self, mouse: MouseEvent) {

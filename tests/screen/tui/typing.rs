@@ -436,6 +436,30 @@ fn what_is_pasted_is_text_or_nothing() {
 }
 
 #[test]
+fn what_comes_at_once_behind_the_key_of_a_filter_or_of_the_palette_goes_there_and_acts_no_more() {
+    for (text, shown) in
+        [("/weather", "/ weather"), ("/weather\n", "/ weather"), (":quit\n", "quit")]
+    {
+        let mut app = busy();
+        types(&mut app, "2");
+        draw(&mut app, 120, 40);
+        let effects = app.update(Message::Input(Event::Paste(text.into())));
+        assert!(!effects.iter().any(ends_something), "{text:?}: {effects:?}");
+        let screen = draw(&mut app, 120, 40);
+        assert!(!screen.contains("nothing here takes text"), "{text:?}: {screen}");
+        assert!(screen.contains(shown), "{text:?}: {screen}");
+    }
+    // What is no text of a line, or has none behind it, is nothing.
+    for text in ["/", ":", "//", "!rm -rf"] {
+        let mut app = busy();
+        types(&mut app, "2");
+        draw(&mut app, 120, 40);
+        let effects = app.update(Message::Input(Event::Paste(text.into())));
+        assert!(!effects.iter().any(ends_something), "{text:?}: {effects:?}");
+    }
+}
+
+#[test]
 fn a_key_that_is_held_down_makes_one_call() {
     let mut app = busy();
     types(&mut app, "2");
