@@ -19,6 +19,7 @@ use crate::written::WrittenText;
 use base::atomic::alone;
 use config::put_element;
 use protocol::RequestKind;
+use schema::{SchemaVerdict, Validator};
 
 /// Largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -129,6 +130,51 @@ impl AnswerReply {
             Self::Refuse(reason) => return Err(reason.clone()),
         })
     }
+}
+
+/// Checks the result of a request of a server for whoever wrote it (MCP 2025-11-25, client
+/// features): its form, and the content of an accepted elicitation against the `requestedSchema` of
+/// the request's `params`.
+///
+/// # Errors
+/// What was expected, and where.
+pub fn check_answer(kind: &RequestKind, params: &Value, result: &Value) -> Result<(), String> {
+    let needs =
+        |is_whole: bool, words: &str| is_whole.then_some(()).ok_or_else(|| words.to_owned());
+    match kind {
+        RequestKind::Sampling => {
+            let is_whole = result.get("content").is_some()
+                && result["role"].is_string()
+                && result["model"].is_string();
+            needs(is_whole, "the result has `role`, `content` and `model`")
+        }
+        RequestKind::Roots => needs(result["roots"].is_array(), "the result has a list `roots`"),
+        RequestKind::Elicitation
+        | RequestKind::UrlElicitation
+        | RequestKind::Guard
+        | RequestKind::Permission
+        | RequestKind::SignIn
+        | RequestKind::Other(_) => {
+            let known = ["accept", "decline", "cancel"];
+            let is_known = result["action"].as_str().is_some_and(|it| known.contains(&it));
+            needs(is_known, "the result has an `action`: accept, decline or cancel")?;
+            let is_form = *kind == RequestKind::Elicitation && result["action"] == "accept";
+            if is_form { check_content(params, &result["content"]) } else { Ok(()) }
+        }
+    }
+}
+
+/// Checks the content of a form; a schema that cannot be used forbids nothing.
+fn check_content(params: &Value, content: &Value) -> Result<(), String> {
+    if !content.is_object() {
+        return Err("`content` is an object with the fields of the form".to_owned());
+    }
+    let Some(Ok(validator)) = params.get("requestedSchema").map(Validator::compile) else {
+        return Ok(());
+    };
+    let SchemaVerdict::Invalid(violations) = validator.check(content) else { return Ok(()) };
+    let all = violations.iter().map(|one| format!("{}: {}", one.place(), one.message));
+    Err(format!("`content` does not fit the form: {}", all.collect::<Vec<_>>().join("; ")))
 }
 
 impl ScriptedAnswer {

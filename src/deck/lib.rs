@@ -11,6 +11,7 @@ mod clients;
 mod command;
 mod definitions;
 mod edits;
+mod elicitation;
 mod files;
 mod handle;
 mod history;
@@ -34,7 +35,7 @@ mod trust;
 mod watch;
 mod written;
 
-pub use answers::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
+pub use answers::{AnswerReply, Answers, AskedKind, ScriptedAnswer, check_answer};
 pub use audit::{AuditLog, AuditPlace, AuditReport, read_audit, verify_audit};
 pub use browser::open_browser;
 pub use chats::Stored;
@@ -44,6 +45,10 @@ pub use command::{
     AddedServer, ConfigCommand, DeckEvent, FileChange, KeepInput, Masks, Notebook, Saving,
 };
 pub use definitions::KeptDefinitions;
+pub use elicitation::{
+    AskedForm, Asks, ElicitationReading, MAX_FORM_FIELDS, UrlReading, accepted_form,
+    read_elicitation, read_url,
+};
 pub use files::{load_json, parse_json};
 pub use handle::{Alongside, Deck, DeckBuilder};
 pub use history::{FormDraft, History, HistoryEntry, HistoryRecord};

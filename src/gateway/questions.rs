@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::bridge::BridgedRequest;
 use super::tokens::Client;
+use host::ApprovalRequest;
 use protocol::{Answer, RequestKind};
 
 /// Maximum number of questions that wait for programs.
@@ -75,11 +76,11 @@ impl Questions {
 }
 
 impl Questions {
-    /// The kind of an open question to a client.
-    pub fn kind_of(&self, client: &Client, id: &str) -> Option<RequestKind> {
+    /// Looks up an open question to a client.
+    pub fn find(&self, client: &Client, id: &str) -> Option<Arc<ApprovalRequest>> {
         let waiting = self.waiting.lock();
         let own = waiting.get(id).filter(|it| it.client == client.id);
-        Some(own.filter(|it| !it.ask.reply.is_closed())?.ask.request.kind.clone())
+        Some(Arc::clone(&own.filter(|it| !it.ask.reply.is_closed())?.ask.request))
     }
 
     /// Answers a question to a client; whether it was still open.

@@ -14,8 +14,9 @@ use super::rest::{RestAnswer, body, unprocessable};
 use super::state::Gateway;
 use super::tokens::Client;
 use base::text::SafeText;
+use deck::check_answer;
 use host::AccessScope;
-use protocol::{Answer, RequestKind};
+use protocol::Answer;
 
 /// Longest time that a request waits for a question, in seconds.
 const MAX_POLL_SECONDS: f64 = 60.0;
@@ -89,10 +90,10 @@ pub(crate) async fn answer(
     request: Result<Json<AnswerBody>, JsonRejection>,
 ) -> RestAnswer {
     client.allows(AccessScope::ToolsCall)?;
-    let kind = gateway.questions.kind_of(&client, &id).ok_or_else(|| Outside::absent(&id))?;
+    let asked = gateway.questions.find(&client, &id).ok_or_else(|| Outside::absent(&id))?;
     let answer = match body(request)? {
         AnswerBody { result: Some(result), error: None } => {
-            fits(&kind, &result).map_err(unprocessable)?;
+            check_answer(&asked.kind, &asked.params, &result).map_err(unprocessable)?;
             Answer::Result(result)
         }
         AnswerBody { result: None, error: Some(error) } => {
@@ -105,24 +106,4 @@ pub(crate) async fn answer(
         return Ok(Json(json!({"id": id, "answered": true})));
     }
     Err(Outside::absent(&id))
-}
-
-/// What is wrong with the result of a request.
-fn fits(kind: &RequestKind, result: &Value) -> Result<(), &'static str> {
-    match kind {
-        RequestKind::Sampling => {
-            let is_whole = result.get("content").is_some()
-                && result["role"].is_string()
-                && result["model"].is_string();
-            is_whole.then_some(()).ok_or("the result has `role`, `content` and `model`")
-        }
-        RequestKind::Roots => {
-            result["roots"].is_array().then_some(()).ok_or("the result has a list `roots`")
-        }
-        _ => {
-            let known = ["accept", "decline", "cancel"];
-            let is_known = result["action"].as_str().is_some_and(|it| known.contains(&it));
-            is_known.then_some(()).ok_or("the result has an `action`: accept, decline or cancel")
-        }
-    }
 }

@@ -5,6 +5,5 @@
 
 pub mod answering;
 pub mod draw;
-pub mod elicitation;
 pub mod roots;
 pub mod sampling;

@@ -6,7 +6,6 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
 
 use crate::approval::draw::{self, ApprovalSpot};
-use crate::approval::elicitation::{self, Asks, ElicitationReading};
 use crate::approval::sampling::{self, SamplingReading};
 use crate::effect::{Effect, Order};
 use crate::form::{FormState, JsonView};
@@ -18,6 +17,7 @@ use crate::panel::Panel;
 use crate::prelude::*;
 use crate::screen::{Help, Screen};
 use crate::widget::{Doc, KeyLine};
+use deck::{Asks, ElicitationReading, MAX_FORM_FIELDS, read_elicitation};
 use host::ApprovalRequest;
 use protocol::{Answer, ApprovalId, RequestKind};
 use schema::Defaults;
@@ -535,7 +535,7 @@ fn read(kind: &RequestKind, params: &Value) -> Says {
     match kind {
         RequestKind::Sampling => Says::Sampling(sampling::read(params)),
         RequestKind::Elicitation | RequestKind::UrlElicitation | RequestKind::SignIn => {
-            Says::Elicitation(elicitation::read(params))
+            Says::Elicitation(read_elicitation(params))
         }
         _ => Says::Other,
     }
@@ -554,7 +554,7 @@ fn form_of(kind: &RequestKind, says: &Says, params: &Value) -> Option<FormState>
         }
         (_, Says::Elicitation(ElicitationReading { asks: Asks::Form(asked), .. })) => {
             let mut form = FormState::new(&asked.schema, Defaults::All);
-            if asked.fields > elicitation::MAX_FORM_FIELDS {
+            if asked.fields > MAX_FORM_FIELDS {
                 form.enter_json();
             }
             Some(form)

@@ -3,7 +3,6 @@
 use crate::approval::answering::{
     AnswerScreen, AnsweringStage, Drafting, Over, Says, scopes, verbs,
 };
-use crate::approval::elicitation::{Asks, ElicitationReading, UrlReading};
 use crate::approval::sampling;
 use crate::form::draw::form;
 use crate::form::{FormState, JsonView};
@@ -11,6 +10,7 @@ use crate::model::who_asks;
 use crate::pane::Cx;
 use crate::prelude::*;
 use crate::widget::{Doc, Pen, scroll_bar, width};
+use deck::{Asks, ElicitationReading, UrlReading};
 use host::ApprovalRequest;
 use protocol::RequestKind;
 

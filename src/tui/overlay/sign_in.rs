@@ -6,7 +6,6 @@ use qrcode::{Color, QrCode};
 use serde_json::json;
 use url::Url;
 
-use crate::approval::elicitation::{UrlReading, read_url};
 use crate::effect::{Effect, Order};
 use crate::keymap::KeyScope;
 use crate::model::{Model, Todo};
@@ -14,6 +13,7 @@ use crate::pane::{Cx, Out, Ui};
 use crate::prelude::*;
 use crate::screen::{Frame, Screen};
 use crate::widget::{Doc, Pen, TextInput};
+use deck::{UrlReading, read_url};
 use host::ApprovalRequest;
 use mcp::scopes_in_words;
 use protocol::Answer;

@@ -7,7 +7,6 @@ use super::offer::{Offer, stored_offers};
 use super::{
     AnswerScreen, AnsweringStage, Drafting, Over, REACH, Says, TEXT, edited_as_json, read,
 };
-use crate::approval::elicitation::{Asks, ElicitationReading, accepted};
 use crate::approval::sampling::{Media, media};
 use crate::effect::Effect;
 use crate::form::{CheckJob, CheckResult, FormState, JsonView};
@@ -18,6 +17,7 @@ use crate::prelude::*;
 use crate::widget::Doc;
 use config::ApprovalRules;
 use deck::{AnswerReply, Answers, AskedKind, ScriptedAnswer};
+use deck::{Asks, ElicitationReading, accepted_form};
 use protocol::{Answer, RequestKind, RpcCode};
 use schema::{Defaults, SchemaVerdict, seed};
 
@@ -94,7 +94,7 @@ impl AnswerScreen {
                 is_valid(form)?;
                 let value = form.arguments();
                 Ok(match &self.says {
-                    Says::Elicitation(_) => accepted(value),
+                    Says::Elicitation(_) => accepted_form(value),
                     Says::Other if self.request.kind == RequestKind::Permission => {
                         json!({"action": "accept", REACH: value[REACH]})
                     }

@@ -15,6 +15,7 @@ use schema::{SchemaDocument, parameters};
 pub struct ElicitationReading {
     /// The message of the server.
     pub message: SafeText,
+    /// What it asks for.
     pub asks: Asks,
     /// Warnings for the user.
     pub warnings: Vec<String>,
@@ -23,6 +24,7 @@ pub struct ElicitationReading {
 /// What an elicitation asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asks {
+    /// A form.
     Form(AskedForm),
     /// A visit to a URL.
     Url(UrlReading),
@@ -31,6 +33,7 @@ pub enum Asks {
 /// A form that is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedForm {
+    /// The schema of its content.
     pub schema: Arc<Value>,
     /// Its number of fields.
     pub fields: usize,
@@ -39,7 +42,7 @@ pub struct AskedForm {
 }
 
 /// The result of an elicitation that is accepted with this content.
-pub fn accepted(content: Value) -> Value {
+pub fn accepted_form(content: Value) -> Value {
     json!({"action": "accept", "content": content})
 }
 
@@ -52,7 +55,7 @@ const SECRET_WORDS: &str = "password|passwd|passphrase|passcode|secret|api key|a
 pub const MAX_FORM_FIELDS: usize = 200;
 
 /// Parses `params`. Never fails.
-pub fn read(params: &Value) -> ElicitationReading {
+pub fn read_elicitation(params: &Value) -> ElicitationReading {
     let message = params.get("message").and_then(Value::as_str).unwrap_or_default();
     let mut warnings = Vec::new();
     let is_url = params.get("mode").and_then(Value::as_str) == Some("url");
@@ -103,7 +106,7 @@ fn read_form(schema: Value, warnings: &mut Vec<String>) -> AskedForm {
 }
 
 /// Whether `text` mentions a secret.
-pub fn looks_secret(text: &str) -> bool {
+fn looks_secret(text: &str) -> bool {
     let text = text.to_lowercase();
     SECRET_WORDS.split('|').any(|word| {
         text.match_indices(word).any(|(at, found)| {
@@ -119,7 +122,7 @@ pub fn looks_secret(text: &str) -> bool {
 // URL mode). Pure: fetches and opens nothing.
 
 /// Longest URL that may be opened, in bytes.
-pub const MAX_URL_BYTES: usize = 2_048;
+const MAX_URL_BYTES: usize = 2_048;
 
 /// A URL split into parts for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -226,26 +229,27 @@ mod tests {
             "api_key": {"type": "string"}, "x": {"type": "string", "title": "Your password"},
             "city": {"type": "string", "description": "Where you live"}, "tokenizer": {"type": "string"},
         }});
-        let reading = read(&json!({"message": "hello", "requestedSchema": schema}));
+        let reading = read_elicitation(&json!({"message": "hello", "requestedSchema": schema}));
         assert_eq!(reading.warnings.len(), 2, "{:?}", reading.warnings);
     }
 
     #[test]
     fn an_accepted_elicitation_carries_its_content() {
         let content = json!({"a": 1});
-        assert_eq!(accepted(content), json!({"action": "accept", "content": {"a": 1}}));
+        assert_eq!(accepted_form(content), json!({"action": "accept", "content": {"a": 1}}));
     }
 
     #[test]
     fn url_mode_shows_the_address_and_refuses_what_must_not_be_opened() {
-        let reading =
-            read(&json!({"mode": "url", "message": "sign in", "url": "javascript:alert(1)"}));
+        let reading = read_elicitation(
+            &json!({"mode": "url", "message": "sign in", "url": "javascript:alert(1)"}),
+        );
         assert!(matches!(reading.asks, Asks::Url(url) if url.open.is_none()));
     }
 
     #[test]
     fn a_request_without_any_schema_is_still_shown() {
-        let reading = read(&json!({}));
+        let reading = read_elicitation(&json!({}));
         assert!(matches!(reading.asks, Asks::Form(_)));
         assert_eq!(reading.warnings.len(), 1);
     }
