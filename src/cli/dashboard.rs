@@ -122,6 +122,7 @@ fn show(
         drafter,
         clients,
         show: show_of_demo(cli),
+        trace: super::operate::trace_context(),
         chat,
         apps,
         tries: Some(super::add::trial::in_dashboard(&cli.common, telemetry)),

@@ -27,7 +27,7 @@ use base::LogLevel;
 use base::clock::Clock;
 use config::error::{Error, ErrorCode};
 use deck::{Answers, Clients, History, Operated, Recorder, SavedCalls, follow_news};
-use host::{Drafter, Host};
+use host::{Drafter, Host, TraceContext};
 use terminal::graphics::{self, TerminalReply};
 use terminal::input::{Input, InputThread};
 use terminal::session::{TerminalSession, catch_panics, is_interactive};
@@ -58,6 +58,8 @@ pub struct DashboardOptions {
     pub clients: Option<Clients>,
     /// A demonstration that runs until the user does something.
     pub show: Option<Show>,
+    /// The trace that the calls of the user belong to.
+    pub trace: TraceContext,
     /// Opens a chat with a model, if one is available.
     pub chat: Option<OpenChat>,
     /// Shows results in the apps of their tools, in builds that can.
@@ -205,6 +207,7 @@ impl Dashboard {
         let mut runner = Runner::new(messages.clone(), files, options.reveal);
         runner.apps = options.apps.take();
         runner.tries = options.tries.take();
+        runner.trace = std::mem::take(&mut options.trace);
         runner.suites = options.suites.take();
         #[cfg(unix)]
         if let DashboardSource::Attached(socket) = &source {

@@ -30,7 +30,7 @@ use deck::{
     Answers, History, HistoryRecord, Lock, News, Operated, Order, SavedCall, SavedCalls,
     ScriptedAnswer, open_browser,
 };
-use host::{CacheKey, CallOptions, Host};
+use host::{CacheKey, CallOptions, Host, TraceContext};
 use protocol::ApprovalId;
 use reach::{FoundServers, ReachError, edits_to_add, find_by_words};
 
@@ -82,6 +82,8 @@ pub struct Runner {
     pub tries: Option<TryServer>,
     /// Runs suites of tests, in builds that can.
     pub suites: Option<OpenSuites>,
+    /// The trace that the calls of the user belong to.
+    pub trace: TraceContext,
     /// Stops the suites that run.
     playing: CancellationToken,
     messages: mpsc::Sender<Message>,
@@ -106,6 +108,7 @@ impl Runner {
             apps: None,
             tries: None,
             suites: None,
+            trace: TraceContext::default(),
             playing: CancellationToken::new(),
             messages,
             files,
@@ -326,6 +329,7 @@ impl Runner {
             Err(error) => return self.send(Message::CallEnded(token, Box::new(Err(error)))),
         };
         let id = host.next_call_id();
+        let TraceContext { parent: trace, more: meta } = self.trace.clone();
         self.send(Message::CallBegan(token, id));
         self.later(async move {
             let (sender, progress) = mpsc::channel(16);
@@ -333,6 +337,8 @@ impl Runner {
                 cancel: cancel.clone(),
                 progress: Some(sender),
                 id: Some(id),
+                trace,
+                meta,
                 ..CallOptions::default()
             };
             let send = move |step| Message::CallProgress(token, step);

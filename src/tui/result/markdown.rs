@@ -42,8 +42,10 @@ pub fn lines(text: &str, width: u16, look: &Styles) -> Vec<Vec<MarkdownSpan>> {
         json: false,
         link: None,
     };
-    let options =
-        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let options = Options::ENABLE_TABLES
+        | Options::ENABLE_STRIKETHROUGH
+        | Options::ENABLE_TASKLISTS
+        | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS;
     for event in Parser::new_ext(text, options) {
         page.event(event);
     }
@@ -123,6 +125,11 @@ impl Page<'_> {
                     CodeBlockKind::Indented => false,
                 };
             }
+            // What skills and pages begin with.
+            Tag::MetadataBlock(_) => {
+                self.blank();
+                (self.code, self.json) = (true, false);
+            }
             Tag::List(first) => {
                 if self.lists.is_empty() {
                     self.blank();
@@ -167,7 +174,7 @@ impl Page<'_> {
                 self.end_line();
             }
             TagEnd::BlockQuote(_) => self.quote = self.quote.saturating_sub(1),
-            TagEnd::CodeBlock => self.code = false,
+            TagEnd::CodeBlock | TagEnd::MetadataBlock(_) => self.code = false,
             TagEnd::List(_) => {
                 self.lists.pop();
             }
