@@ -22,9 +22,9 @@ use crate::media::{self, PictureShelf};
 use crate::prompt::inner;
 use base::file::random_hex;
 use base::text::SafeText;
-use deck::{ChatStore, Clients, KeptChat};
+use deck::{AnswerReply, Asks, ChatStore, Clients, KeptChat, read_elicitation};
 use host::{ApprovalRequest, Asker, Host, Principal, RequestHandler};
-use protocol::{Answer, ApprovalId, RequestKind};
+use protocol::{Answer, ApprovalId, RequestKind, RpcCode};
 
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
@@ -81,7 +81,7 @@ pub struct ChatSession {
     turn: Mutex<Option<CancellationToken>>,
     /// Number of connections, and when the last one closed.
     clients: Mutex<(usize, Instant)>,
-    /// Questions about calls that wait for an answer over a connection.
+    /// Questions that wait for an answer over a connection.
     questions: Mutex<BTreeMap<ApprovalId, OpenQuestion>>,
     /// Number of connections that can answer questions.
     answering: AtomicUsize,
@@ -105,29 +105,38 @@ pub enum ConsentAnswer {
     Always,
 }
 
-/// A question about a call.
-struct OpenQuestion {
-    answers: Vec<ConsentAnswer>,
-    reply: oneshot::Sender<ConsentAnswer>,
+/// A question to the clients.
+enum OpenQuestion {
+    /// May a call be made?
+    Consent { answers: Vec<ConsentAnswer>, reply: oneshot::Sender<ConsentAnswer> },
+    /// What a server asks during a call.
+    Asked { request: Arc<ApprovalRequest>, reply: oneshot::Sender<Answer> },
 }
 
 /// A question while it is asked; tells the connections when it ends.
-struct PendingConsent {
+struct PendingQuestion {
     session: Arc<ChatSession>,
     id: ApprovalId,
-    answer: Option<ConsentAnswer>,
+    /// The event that says so.
+    event: &'static str,
+    /// How it was answered.
+    answer: Value,
 }
 
-impl Drop for PendingConsent {
+impl Drop for PendingQuestion {
     fn drop(&mut self) {
         self.session.questions.lock().remove(&self.id);
-        let (id, answer) = (self.id, self.answer);
-        self.session.push(&json!({"type": "permissionEnded", "id": id, "answer": answer}));
+        let (event, id, answer) = (self.event, self.id, self.answer.take());
+        self.session.push(&json!({"type": event, "id": id, "answer": answer}));
     }
 }
 
-/// Asks the clients of a session for consent to its calls.
+/// Asks the clients of a session for consent to its calls, and what servers ask during them.
 struct SessionAsker(Weak<ChatSession>);
+
+/// Largest request of a server that is passed on to the clients, in bytes: what a session keeps of its
+/// events is limited.
+const MAX_QUESTION_BYTES: usize = 128 << 10;
 
 impl RequestHandler for SessionAsker {
     fn handle(
@@ -138,15 +147,22 @@ impl RequestHandler for SessionAsker {
         let session = self.0.upgrade();
         Box::pin(async move {
             let session = session?;
-            let is_consent = matches!(request.kind, RequestKind::Guard | RequestKind::Permission);
-            if !is_consent || session.answering.load(Ordering::Relaxed) == 0 {
+            if session.answering.load(Ordering::Relaxed) == 0 {
                 return None;
             }
-            let answer = session.consent(&request).await?;
-            Some(Answer::Result(match answer {
-                ConsentAnswer::No => json!({"action": "decline"}),
-                reach => json!({"action": "accept", "for": reach}),
-            }))
+            match request.kind {
+                RequestKind::Guard | RequestKind::Permission => {
+                    Some(Answer::Result(match session.consent(&request).await? {
+                        ConsentAnswer::No => json!({"action": "decline"}),
+                        reach => json!({"action": "accept", "for": reach}),
+                    }))
+                }
+                RequestKind::Sampling | RequestKind::Elicitation | RequestKind::UrlElicitation => {
+                    let is_short = request.bytes <= MAX_QUESTION_BYTES;
+                    if is_short { session.pass_on(request).await } else { None }
+                }
+                RequestKind::Roots | RequestKind::SignIn | RequestKind::Other(_) => None,
+            }
         })
     }
 }
@@ -249,22 +265,107 @@ impl ChatSession {
             "violations": params["violations"], "answers": answers,
         });
         let (reply, answered) = oneshot::channel();
-        self.questions.lock().insert(request.id, OpenQuestion { answers, reply });
-        let mut asking = PendingConsent { session: self, id: request.id, answer: None };
+        self.questions.lock().insert(request.id, OpenQuestion::Consent { answers, reply });
+        let (event_of_end, id) = ("permissionEnded", request.id);
+        let mut asking =
+            PendingQuestion { session: self, id, event: event_of_end, answer: Value::Null };
         asking.session.push(&event);
-        asking.answer = answered.await.ok();
-        asking.answer
+        let answer = answered.await.ok();
+        asking.answer = json!(answer);
+        answer
+    }
+
+    /// Passes on what a server asks; `None` when it ends unanswered.
+    async fn pass_on(self: Arc<Self>, request: Arc<ApprovalRequest>) -> Option<Answer> {
+        let mut event = json!({
+            "type": "question", "id": request.id, "server": request.server,
+            "method": request.kind.method(), "during": request.during,
+            "params": &*request.params, "deadline": request.deadline.to_rfc3339(),
+        });
+        if request.kind != RequestKind::Sampling {
+            let reading = read_elicitation(&request.params);
+            let mut warnings = reading.warnings;
+            if let Asks::Url(url) = reading.asks {
+                warnings.extend(url.refusals);
+                event["open"] = json!(url.open);
+            }
+            event["warnings"] = json!(warnings);
+        }
+        let (reply, answered) = oneshot::channel();
+        let id = request.id;
+        self.questions.lock().insert(id, OpenQuestion::Asked { request, reply });
+        let answer = Value::Null;
+        let mut asking = PendingQuestion { session: self, id, event: "questionEnded", answer };
+        asking.session.push(&event);
+        let answer = answered.await.ok()?;
+        asking.answer = match &answer {
+            Answer::Result(result) => match result["action"].as_str() {
+                Some(action) => json!(action),
+                None => json!("accept"),
+            },
+            Answer::Refuse { .. } => json!("decline"),
+        };
+        Some(answer)
+    }
+
+    /// Answers what a server asked.
+    ///
+    /// # Errors
+    /// When no such question is open, or what was expected of the answer; the question stays open then.
+    pub fn reply(&self, id: ApprovalId, reply: &AnswerReply) -> Result<(), String> {
+        const GONE: &str = "no such question of a server is open";
+        let mut questions = self.questions.lock();
+        let Some(OpenQuestion::Asked { request, .. }) = questions.get(&id) else {
+            return Err(GONE.to_owned());
+        };
+        let is_elicitation = request.kind != RequestKind::Sampling;
+        let answer = match (reply, reply.result()) {
+            // Both methods have a way to refuse; a reason has its place in one of them.
+            (AnswerReply::Refuse(_) | AnswerReply::Cancel(_), _) if is_elicitation => {
+                let is_cancel = matches!(reply, AnswerReply::Cancel(_));
+                let action = if is_cancel { "cancel" } else { "decline" };
+                Answer::Result(json!({"action": action}))
+            }
+            (AnswerReply::Decline(_) | AnswerReply::Cancel(_), _) if !is_elicitation => {
+                let message = "the user rejected the sampling request".to_owned();
+                Answer::Refuse { code: RpcCode::USER_REJECTED, message }
+            }
+            (AnswerReply::Accept(_), _) if request.kind == RequestKind::UrlElicitation => {
+                Answer::Result(json!({"action": "accept"}))
+            }
+            (AnswerReply::Text(text), _) => Answer::Result(json!({
+                "role": "assistant", "content": {"type": "text", "text": text},
+                "model": "manual", "stopReason": "endTurn",
+            })),
+            (_, Ok(result)) => Answer::Result(result),
+            (_, Err(reason)) => {
+                let message = SafeText::line(&reason).to_string();
+                Answer::Refuse { code: RpcCode::USER_REJECTED, message }
+            }
+        };
+        if let Answer::Result(result) = &answer {
+            deck::check_answer(&request.kind, &request.params, result)?;
+        }
+        let Some(OpenQuestion::Asked { reply, .. }) = questions.remove(&id) else {
+            return Err(GONE.to_owned());
+        };
+        reply.send(answer).map_err(|_| GONE.to_owned())
     }
 
     /// Answers a question about a call; returns whether it was open and may be answered so.
     pub fn answer(&self, id: ApprovalId, answer: ConsentAnswer) -> bool {
         let mut questions = self.questions.lock();
-        let is_offered = |question: &OpenQuestion| question.answers.contains(&answer);
-        if !questions.get(&id).is_some_and(is_offered) {
+        let is_offered = matches!(
+            questions.get(&id),
+            Some(OpenQuestion::Consent { answers, .. }) if answers.contains(&answer)
+        );
+        if !is_offered {
             return false;
         }
-        let question = questions.remove(&id);
-        question.is_some_and(|question| question.reply.send(answer).is_ok())
+        match questions.remove(&id) {
+            Some(OpenQuestion::Consent { reply, .. }) => reply.send(answer).is_ok(),
+            Some(OpenQuestion::Asked { .. }) | None => false,
+        }
     }
 
     /// Counts a connection that can answer questions, or its end.

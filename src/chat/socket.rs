@@ -410,6 +410,7 @@ impl Connection {
             ClientMessage::Auth { .. }
             | ClientMessage::Message { .. }
             | ClientMessage::Answer { .. }
+            | ClientMessage::Reply { .. }
             | ClientMessage::Abort
             | ClientMessage::AbortTool { .. }
             | ClientMessage::Picture { .. }
@@ -488,6 +489,10 @@ impl Connection {
             }
             ClientMessage::Answer { id, answer } if session.answer(id, answer) => return Ok(()),
             ClientMessage::Answer { .. } => ("idle", "no such question is open, or not for you"),
+            ClientMessage::Reply { id, answer } => match session.reply(id, &answer) {
+                Ok(()) => return Ok(()),
+                Err(why) => return self.error("invalid", &why).await,
+            },
             ClientMessage::Abort if session.abort() => return Ok(()),
             ClientMessage::Abort => ("idle", "no turn is under way"),
             ClientMessage::AbortTool { id } if session.agent().cancel_call(&id) => return Ok(()),

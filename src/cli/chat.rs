@@ -125,6 +125,10 @@ pub struct ChatArgs {
     /// Use the embedded demo servers, and a scripted model unless a provider is named.
     #[arg(long)]
     demo: bool,
+    /// Scripted answers to requests from servers; what they leave open is asked at the terminal, or
+    /// denied without one.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "replay")]
+    answers: Option<PathBuf>,
     /// The model.
     #[command(flatten, next_help_heading = "Model")]
     model: ModelArgs,
@@ -202,7 +206,8 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
         ..TurnLimits::default()
     };
     let invocation = Invocation { common, one: &args.one, telemetry };
-    let (need, answers) = (Need::Servers(Vec::new()), AnswerScript::default());
+    let answers = args.answers.as_deref().map(AnswerScript::load).transpose();
+    let (need, answers) = (Need::Servers(Vec::new()), answers.map_err(refuse)?.unwrap_or_default());
     if let Some(file) = &args.replay {
         let (replay, source) = replay::read(file).map_err(|message| output::refuse(&message))?;
         let work = async |scene: &deck::Scene<'_>| {
@@ -237,7 +242,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
             if std::io::stdin().is_terminal() && !args.json {
                 output::print("\n> ", ExitStatus::Ok);
             }
-            let Some(line) = lines.ask(None).await else { return exit };
+            let Some(line) = lines.next().await else { return exit };
             if line.trim().is_empty() {
                 return exit;
             }

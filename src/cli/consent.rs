@@ -1,14 +1,14 @@
-//! Asks the user at the terminal for consent to a call.
+//! Asks the user at the terminal: for consent to a call, and what servers ask during one.
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, MutexGuard, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::output;
+use super::{output, questions};
 use base::SafeText;
 use host::{ApprovalRequest, Asker, ConsentReach, RequestHandler};
 use protocol::{Answer, RequestKind};
@@ -22,24 +22,37 @@ const MAX_SHOWN_CHARS: usize = 2_000;
 pub struct StdinLines(Arc<Mutex<Option<mpsc::Receiver<String>>>>);
 
 impl StdinLines {
-    /// Writes a question, if there is one, and reads the next line; `None` at the end of stdin. One
-    /// question is asked at a time.
-    pub async fn ask(&self, question: Option<&str>) -> Option<String> {
-        let mut lines = self.0.lock().await;
-        if let Some(question) = question {
-            output::complain(question);
-        }
-        lines.get_or_insert_with(read).recv().await
+    /// Waits for its turn to ask: one at a time does, for as long as it keeps the lines.
+    pub async fn open(&self) -> OpenLines<'_> {
+        OpenLines(self.0.lock().await)
     }
 
-    /// What asks for consent on this terminal; `None` without one.
+    /// Reads the next line; `None` at the end of stdin.
+    pub async fn next(&self) -> Option<String> {
+        self.open().await.ask(None).await
+    }
+
+    /// What asks on this terminal; `None` without one.
     pub fn asker(&self) -> Option<Asker> {
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         is_terminal.then(|| Asker(Arc::new(AtTerminal(self.clone()))))
     }
 }
 
-/// What asks for consent at the terminal of this process; `None` without one.
+/// The lines of stdin, for whoever asks now.
+pub struct OpenLines<'a>(MutexGuard<'a, Option<mpsc::Receiver<String>>>);
+
+impl OpenLines<'_> {
+    /// Writes a question, if there is one, and reads the next line; `None` at the end of stdin.
+    pub async fn ask(&mut self, question: Option<&str>) -> Option<String> {
+        if let Some(question) = question {
+            output::complain(question);
+        }
+        self.0.get_or_insert_with(read).recv().await
+    }
+}
+
+/// What asks at the terminal of this process; `None` without one.
 pub fn at_terminal() -> Option<Asker> {
     StdinLines::default().asker()
 }
@@ -66,8 +79,9 @@ impl RequestHandler for AtTerminal {
     ) -> BoxFuture<'static, Option<Answer>> {
         let lines = self.0.clone();
         Box::pin(async move {
+            let mut lines = lines.open().await;
             if !matches!(request.kind, RequestKind::Guard | RequestKind::Permission) {
-                return None;
+                return questions::ask(&mut lines, &request).await;
             }
             let line = lines.ask(Some(&question(&request))).await.unwrap_or_default();
             Some(Answer::Result(match reach(&request, line.trim()) {

@@ -36,6 +36,7 @@ mod operate;
 mod outcome;
 mod output;
 mod policy;
+mod questions;
 mod recording;
 mod respell;
 mod secret;

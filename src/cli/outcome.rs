@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::args::Common;
 use super::output::ExitStatus;
-use super::{deck, output};
+use super::{consent, deck, output};
 use ::check::answers::AnswerScript;
 use base::text::json as safe;
 use base::{Redactor, SafeText, ServerName};
@@ -67,7 +67,9 @@ impl Aside {
     /// Collects it from a host when the work is done; `answers` has replied to its servers, `took`
     /// is the duration of the work.
     pub fn from_host(host: &Host, common: &Common, answers: &AnswerScript, took: Duration) -> Self {
-        let (denied, has_answers) = (answers.denied(), !answers.is_empty());
+        // At a terminal a person was asked what the answers left open.
+        let denied = if consent::at_terminal().is_some() { Vec::new() } else { answers.denied() };
+        let has_answers = !answers.is_empty();
         if common.reveal {
             return Self { hidden: Redactor::default(), denied, has_answers, took };
         }

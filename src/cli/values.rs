@@ -150,7 +150,7 @@ pub(super) fn prompt_schema(prompt: &Prompt) -> SchemaDocument {
 }
 
 /// The allowed values, or the types, short enough for a line.
-fn kind(parameter: &Parameter<'_>) -> String {
+pub(super) fn kind(parameter: &Parameter<'_>) -> String {
     SafeText::cut(&type_text(&parameter.outline, TypeStyle::Words), MAX_TYPE_CHARS).to_string()
 }
 

@@ -123,8 +123,9 @@ where
     }
 }
 
-/// Asks the user who is with a caller (at its terminal, at its page) for consent to its calls. A
-/// dashboard is asked at the same time, and the first answer counts.
+/// Reaches the user who is with a caller (at its terminal, at its page): for consent to its calls, and
+/// with what servers ask during them (sampling, elicitation). A dashboard is asked at the same time,
+/// and the first answer counts. With `None` the user leaves a request to others.
 #[derive(Clone)]
 pub struct Asker(pub Arc<dyn RequestHandler>);
 

@@ -161,7 +161,7 @@ pub struct CallOptions {
     pub hops: Option<u64>,
     /// The call id, reserved with [`crate::Host::next_call_id`].
     pub id: Option<CallId>,
-    /// Asks the caller's own user for consent, beside a dashboard.
+    /// Asks the caller's own user for consent, and what servers ask, beside a dashboard.
     pub asker: Option<Asker>,
     /// Who the caller is, for servers that are used by persons as themselves.
     pub identity: Option<Arc<CallerIdentity>>,

@@ -821,6 +821,7 @@ impl Flight {
                 cancel,
                 progress,
             ),
+            asker: options.asker.clone(),
         });
         let principal = options.principal();
         let session = principal.session.as_deref().unwrap_or_default();

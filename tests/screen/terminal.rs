@@ -7,5 +7,6 @@ mod check;
 mod config;
 mod dashboard;
 mod dev;
+mod features;
 mod first_minute;
 mod suites;

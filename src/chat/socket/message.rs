@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::session::ConsentAnswer;
+use deck::AnswerReply;
 use protocol::ApprovalId;
 
 /// The subprotocol that asks for messages with a `payload`.
@@ -44,6 +45,8 @@ pub(super) enum ClientMessage {
     Resume { session: String, last_seq: u64 },
     /// Answer a question about a call.
     Answer { id: ApprovalId, answer: ConsentAnswer },
+    /// Answer what a server asks.
+    Reply { id: ApprovalId, answer: AnswerReply },
     /// Abort the turn.
     Abort,
     /// Cancel one call.
@@ -92,6 +95,7 @@ impl ClientMessage {
             Self::Auth { .. }
             | Self::Message { .. }
             | Self::Answer { .. }
+            | Self::Reply { .. }
             | Self::Abort
             | Self::AbortTool { .. }
             | Self::Picture { .. }
@@ -117,11 +121,12 @@ pub(super) struct AttachedFile {
 }
 
 /// The types of messages from clients.
-pub(super) const CLIENT_TYPES: [&str; 15] = [
+pub(super) const CLIENT_TYPES: [&str; 16] = [
     "auth",
     "message",
     "resume",
     "answer",
+    "reply",
     "abort",
     "abortTool",
     "picture",

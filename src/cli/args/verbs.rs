@@ -286,7 +286,8 @@ pub struct CallArgs {
 /// Options of every operation.
 #[derive(Debug, Args)]
 pub struct AskArgs {
-    /// Scripted answers to requests from the server; without it they are denied.
+    /// Scripted answers to requests from the server; what they leave open is asked at the terminal, or
+    /// denied without one.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub answers: Option<PathBuf>,
     /// Print one JSON object.

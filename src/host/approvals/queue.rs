@@ -50,12 +50,14 @@ pub trait CallsInFlight: Send + Sync + 'static {
     fn record_question(&self, server: &ServerName, calls: &[CallId]);
 }
 
-/// A call in flight, for display.
+/// A call in flight.
 pub struct CallInFlight {
-    /// Its target.
+    /// Its target, for display.
     pub target: SafeText,
-    /// Its caller.
+    /// Its caller, for display.
     pub caller: SafeText,
+    /// Reaches the user who is with its caller.
+    pub asker: Option<Asker>,
 }
 
 /// The user answers requests while this guard lives; open requests keep waiting after its drop.
@@ -133,6 +135,12 @@ impl ApprovalQueue {
             words.push(format!("{more} more"));
         }
         Some(SafeText::line(&words.join(" or ")))
+    }
+
+    /// Reaches the user who is with the caller of the call during which a server asks; of several
+    /// callers none.
+    fn asker_of(&self, asked: &ServerRequest) -> Option<Asker> {
+        self.calls.get()?.find(&asked.server, asked.call?)?.asker
     }
 
     /// Replaces the callback; open requests stay with the previous one.
@@ -272,7 +280,8 @@ pub struct QueueHandle(pub Arc<ApprovalQueue>);
 
 impl Responder for QueueHandle {
     fn ask(&self, request: ServerRequest) -> BoxFuture<'static, Answer> {
-        Box::pin(decide(Arc::clone(&self.0), request, None))
+        let asker = self.0.asker_of(&request);
+        Box::pin(decide(Arc::clone(&self.0), request, asker))
     }
 
     fn outside_calls(&self, server: &ServerName) -> OutsideCalls {

@@ -25,6 +25,7 @@ use super::lifecycle::LifecycleInput;
 use super::mailbox::Mailbox;
 use super::persons::Persons;
 use super::turns::Turns;
+use crate::approvals::Asker;
 use crate::approvals::queue::CallInFlight;
 use crate::breaker::{Breaker, BreakerView};
 use crate::call::CallView;
@@ -129,6 +130,8 @@ pub struct InFlight {
     pub view: CallView,
     /// Its clock, progress and byte counts; written by the session.
     pub pending: Arc<PendingRequest>,
+    /// Reaches the user who is with its caller.
+    pub asker: Option<Asker>,
 }
 
 /// Session settings requested by the host; they outlive a session.
@@ -369,12 +372,13 @@ impl Slot {
         (before.view(now) != breaker).then_some(Fact::BreakerChanged { tool, breaker })
     }
 
-    /// The target and the caller of a call in flight, for display.
+    /// Looks up a call in flight.
     pub fn call_in_flight(&self, call: CallId) -> Option<CallInFlight> {
         let calls = self.calls();
         let call = calls.get(&call)?;
         let caller = call.pending.caller.get().map_or("", |caller| caller);
-        Some(CallInFlight { target: call.view.target.clone(), caller: SafeText::line(caller) })
+        let caller = SafeText::line(caller);
+        Some(CallInFlight { target: call.view.target.clone(), caller, asker: call.asker.clone() })
     }
 
     /// A snapshot of the metrics.

@@ -14,7 +14,7 @@ use mcpdeck::chat::{Provider as Format, ProviderModel, RemoteConfig};
 use mcpdeck::config::Environment;
 use mcpdeck::deck::{ChatStore, Clients};
 use mcpdeck::host::{Host, Origin, Principal};
-use mcpdeck::protocol::ListKind;
+use mcpdeck::protocol::{self, ListKind, RequestKind, ServerRequest};
 use mcpdeck::schema::Validator;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -347,6 +347,151 @@ async fn a_client_answers_whether_a_call_may_be_made() {
     other.send(json!({"type": "abort"})).await;
     let ended = other.until("done").await;
     assert!(find(&ended, "permissionEnded")["answer"].is_null(), "{ended:?}");
+}
+
+/// Has the server ask this during each of its calls, and return the answer as text.
+fn ask_during_calls(service: &Service, kind: RequestKind, params: Value) {
+    let approvals = service.world.server("a").context().approvals;
+    service.world.server("a").answers(move |_, pending| {
+        let asked = approvals.ask(ServerRequest {
+            server: crate::fake::name("a"),
+            kind: kind.clone(),
+            call: pending.call,
+            candidates: Vec::new(),
+            bytes: params.to_string().len(),
+            params: Arc::new(params.clone()),
+            deferred: false,
+            input: None,
+            withdrawn: CancellationToken::new(),
+            claim: Arc::default(),
+        });
+        async move {
+            let text = match asked.await {
+                protocol::Answer::Result(result) => result.to_string(),
+                protocol::Answer::Refuse { message, .. } => message,
+            };
+            Ok(json!({"content": [{"type": "text", "text": text}]}))
+        }
+    });
+}
+
+/// A form with one field of each kind that has to be right.
+fn form() -> Value {
+    json!({"message": "Who comes?", "requestedSchema": {"type": "object", "properties": {
+        "name": {"type": "string", "minLength": 2},
+        "age": {"type": "integer", "minimum": 18},
+        "drink": {"type": "string", "enum": ["tea", "coffee"], "default": "tea"},
+        "news": {"type": "boolean"},
+    }, "required": ["name"]}})
+}
+
+#[tokio::test]
+async fn what_a_server_asks_during_a_call_is_answered_over_the_connection() {
+    let calls = |n| (0..n).flat_map(|_| [call("a__read"), text("Well.")]);
+    let service = Service::new(usual(calls(8).collect())).await;
+    let mut client = service.connect().await;
+    let url = json!({"mode": "url", "message": "Pay", "url": "https://pay.example/1"});
+    let sample = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}]});
+    for (kind, params, wrong, answer, result, how) in [
+        (
+            RequestKind::Elicitation,
+            form(),
+            json!({"accept": {"name": "x"}}),
+            json!({"accept": {"name": "Ada", "age": 36}}),
+            r#"{"action":"accept","content":{"name":"Ada","age":36}}"#,
+            "accept",
+        ),
+        (
+            RequestKind::Elicitation,
+            form(),
+            json!({"result": {"action": "perhaps"}}),
+            json!({"decline": true}),
+            r#"{"action":"decline"}"#,
+            "decline",
+        ),
+        (
+            RequestKind::UrlElicitation,
+            url.clone(),
+            json!({"text": "done"}),
+            json!({"accept": {}}),
+            r#"{"action":"accept"}"#,
+            "accept",
+        ),
+        (
+            RequestKind::UrlElicitation,
+            url,
+            json!({"result": {}}),
+            json!({"cancel": true}),
+            r#"{"action":"cancel"}"#,
+            "cancel",
+        ),
+        (
+            RequestKind::Sampling,
+            sample.clone(),
+            json!({"result": {"content": 1}}),
+            json!({"text": "Hello"}),
+            r#"{"role":"assistant","content":{"type":"text","text":"Hello"},"model":"manual","stopReason":"endTurn"}"#,
+            "accept",
+        ),
+        (
+            RequestKind::Sampling,
+            sample,
+            json!({"accept": {}}),
+            json!({"decline": true}),
+            "the user rejected the sampling request",
+            "decline",
+        ),
+    ] {
+        let method = kind.method().to_owned();
+        ask_during_calls(&service, kind, params.clone());
+        client.send(json!({"type": "message", "text": "go"})).await;
+        let events = client.until("question").await;
+        let question = events.last().unwrap();
+        assert_eq!((&question["server"], &question["during"]), (&json!("a"), &json!("read")));
+        assert_eq!((&question["method"], &question["params"]), (&json!(method), &params));
+        // What does not fit is told, and the question stays open.
+        client.send(json!({"type": "reply", "id": question["id"], "answer": wrong})).await;
+        assert_eq!(client.until("error").await.last().unwrap()["code"], "invalid", "{wrong}");
+        client.send(json!({"type": "reply", "id": question["id"], "answer": answer})).await;
+        let events = client.until("done").await;
+        assert_eq!(find(&events, "questionEnded")["answer"], how);
+        assert_eq!(find(&events, "toolResult")["text"], result);
+    }
+    // A question that ends with its turn is void.
+    client.send(json!({"type": "message", "text": "go"})).await;
+    let id = client.until("question").await.last().unwrap()["id"].clone();
+    client.send(json!({"type": "abort"})).await;
+    assert!(find(&client.until("done").await, "questionEnded")["answer"].is_null());
+    client.send(json!({"type": "reply", "id": id, "answer": {"decline": true}})).await;
+    let refused = client.until("error").await.last().unwrap().clone();
+    assert!(refused["message"].to_string().contains("no such question"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_question_is_passed_to_the_session_whose_call_it_is_and_to_no_other() {
+    let answers = vec![call("a__read"), text("Well.")];
+    let service = Service::new(usual(answers)).await;
+    ask_during_calls(&service, RequestKind::Elicitation, form());
+    let (mut own, mut other) = (service.connect().await, service.connect().await);
+    own.send(json!({"type": "message", "text": "go"})).await;
+    let id = own.until("question").await.last().unwrap()["id"].clone();
+    let answer = json!({"accept": {"name": "Eve"}});
+    other.send(json!({"type": "reply", "id": id, "answer": answer})).await;
+    let heard = other.until("error").await;
+    assert!(heard.iter().all(|event| event["type"] != "question"), "{heard:?}");
+    own.send(json!({"type": "reply", "id": id, "answer": {"accept": {"name": "Ada"}}})).await;
+    let events = own.until("done").await;
+    assert!(find(&events, "toolResult")["text"].to_string().contains("Ada"), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_long_for_the_connection_is_answered_by_nobody() {
+    let service = Service::new(usual(vec![call("a__read"), text("Well.")])).await;
+    let params = json!({"message": "x".repeat(200_000), "requestedSchema": {"type": "object"}});
+    ask_during_calls(&service, RequestKind::Elicitation, params);
+    let events = service.connect().await.ask("go").await;
+    let result = find(&events, "toolResult")["text"].to_string();
+    assert!(result.contains("answered by nobody"), "{result}");
 }
 
 #[tokio::test]
@@ -869,7 +1014,7 @@ async fn the_page_talks_shows_markdown_and_is_the_same_after_a_reload() {
     );
     // A reload: still signed in, in the same session, which is in the list.
     let before = page.run("session").await;
-    page.run("location.reload()").await;
+    page.reload().await;
     page.until("typeof at === 'function' && !at('say').hidden && log.innerText.includes('Again.')")
         .await;
     assert_eq!(page.run("session").await, before);
@@ -919,7 +1064,7 @@ async fn the_page_talks_shows_markdown_and_is_the_same_after_a_reload() {
                     log.querySelectorAll('.start').length === 1";
     page.until(&format!("{is_empty} && getComputedStyle(at('side')).display === 'none'")).await;
     page.run("at('out').click()").await;
-    page.run("location.reload()").await;
+    page.reload().await;
     page.until("typeof at === 'function' && !at('enter').hidden").await;
 }
 
@@ -942,6 +1087,41 @@ async fn the_page_asks_whether_a_call_may_be_made() {
     page.until("log.innerText.includes('Well.') && log.innerText.includes('✓ a__write')").await;
     assert_eq!(page.run("log.querySelectorAll('.ask button').length").await, 0);
     assert_eq!(page.run("document.activeElement.id").await, "text");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_shows_what_a_server_asks_as_a_form_and_sends_the_answer() {
+    let calls = |n| (0..n).flat_map(|_| [call("a__read"), text("Well.")]);
+    let service = Service::new(usual(calls(3).collect())).await;
+    ask_during_calls(&service, RequestKind::Elicitation, form());
+    let Some(mut page) = signed_in(&service).await else { return };
+    page.run(&ask("go")).await;
+    page.until("log.querySelectorAll('.ask label').length === 4").await;
+    let shown = page.run("log.querySelector('.ask').innerText").await.to_string();
+    assert!(
+        shown.contains("Server “a” asks during read") && shown.contains("Who comes?"),
+        "{shown}"
+    );
+    assert_eq!(page.run("log.querySelector('select').value").await, "tea");
+    // What does not fit is told, and the form stays.
+    page.run("log.querySelector('.ask button').click()").await;
+    page.until("log.innerText.includes('does not fit the form')").await;
+    page.run("[...log.querySelectorAll('.ask input')].forEach((part, n) => { if (n < 2) part.value = ['Ada', '36'][n] })").await;
+    page.run("log.querySelector('.ask button').click()").await;
+    page.until("log.innerText.includes('Answered') && log.innerText.includes('Well.')").await;
+    let result =
+        page.run("log.querySelector('details pre:last-of-type').textContent").await.to_string();
+    assert!(result.contains("Ada") && result.contains("36") && result.contains("tea"), "{result}");
+    assert!(page.run("log.querySelector('.ask input').disabled").await == true);
+    // An address that must not be opened has no button for it.
+    let url = json!({"mode": "url", "message": "Pay", "url": "https://good.example@evil.example/"});
+    ask_during_calls(&service, RequestKind::UrlElicitation, url);
+    page.run(&ask("go")).await;
+    page.until("log.innerText.includes('not an address')").await;
+    let buttons = "[...log.querySelectorAll('.ask button')].map(one => one.textContent).join()";
+    assert_eq!(page.run(buttons).await, "Decline,Cancel");
+    page.run("log.querySelector('.ask button').click()").await;
+    page.until("log.innerText.includes('Declined')").await;
 }
 
 /// A page that is signed in, and shows a conversation.
@@ -1143,7 +1323,7 @@ async fn the_page_shows_pictures_and_what_a_conversation_has_cost() {
     let is_shown = "document.images.length === 1 && document.images[0].naturalWidth === 1";
     page.until(is_shown).await;
     page.until("log.innerText.includes('in all')").await;
-    page.run("location.reload()").await;
+    page.reload().await;
     page.until(&format!("typeof at === 'function' && !running && {is_shown}")).await;
     // The next turn begins at the most that the conversation may cost.
     page.run(&ask("and now?")).await;

@@ -3,7 +3,7 @@
 
 mod by_hand;
 mod hostile;
-mod stage;
+pub mod stage;
 mod withdrawn;
 
 use std::time::{Duration, Instant};
@@ -281,4 +281,53 @@ fn the_time_left_counts_down_and_can_be_made_longer() {
     stage.deck.keys("ok");
     stage.send("said: ok");
     stage.end();
+}
+
+#[test]
+fn a_call_from_a_shell_asks_at_the_terminal_what_its_server_asks() {
+    let text = stage::config(&[stage::entry("asker", "asker", "{}")]);
+    let call = |tool: &str| {
+        let launch = Launch::new(Size::WIDE, &["call", tool, "--config", "mcp.json"]);
+        launch.write("mcp.json", &text).start()
+    };
+    let mut deck = call("kinds");
+    deck.wait("server \"asker\" asks during kinds: Every kind of field there is.");
+    deck.wait("[y: answer, n: decline, Enter: cancel]");
+    deck.keys("y\r");
+    deck.wait("name: as you sign  (string, required)");
+    // Too short, then right; what is required is asked for again, what is not is left out.
+    deck.keys("A\r");
+    deck.wait("2 characters");
+    deck.keys("Ada\r");
+    deck.wait("mail");
+    deck.keys("\r");
+    deck.wait("it is required");
+    deck.keys("ada@a.example\r");
+    for field in ["page", "day", "moment", "age", "share", "news", "drink"] {
+        deck.wait(&format!("  {field}"));
+        deck.keys("\r");
+    }
+    deck.wait("legacy");
+    deck.keys("x\r");
+    deck.wait_until("told what it may be", |screen| screen.matches("  legacy").count() == 2);
+    deck.keys("g\r");
+    for field in ["size", "days", "extras"] {
+        deck.wait(&format!("  {field}"));
+        deck.keys("\r");
+    }
+    deck.wait("\"name\":\"Ada\",\"mail\":\"ada@a.example\",\"page\":\"https://a.example/\"");
+    let mut deck = call("sample");
+    deck.wait("What colour is the sky?");
+    deck.keys("Blue\r\r");
+    deck.wait("said: Blue");
+    let mut deck = call("sample");
+    deck.wait("What colour is the sky?");
+    deck.keys("\r");
+    deck.wait("the user rejected the sampling request");
+    let mut deck = call("page");
+    deck.wait("it wants you to open https://auth.example.com/login?state=abc");
+    deck.keys("n\r");
+    deck.wait("page: {\"action\":\"decline\"}");
+    let raw = deck.raw();
+    assert!(!raw.contains("was refused"), "{raw}");
 }
