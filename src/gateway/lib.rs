@@ -39,6 +39,7 @@ mod skills;
 mod state;
 mod store;
 mod tasks;
+mod ticks;
 mod tokens;
 mod traces;
 

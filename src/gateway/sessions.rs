@@ -33,6 +33,7 @@ use tokio_util::task::TaskTracker;
 
 use super::raw::{from_text, to_text};
 use super::store::SharedStore;
+use super::ticks::SharedTicks;
 use base::file::random_hex;
 
 /// Polling interval for later events in the store.
@@ -58,8 +59,8 @@ const MAX_UNCLAIMED_BYTES: usize = 64 << 20;
 const MIN_ANSWER_BYTES: usize = 4 << 10;
 /// Maximum number of standalone streams per session; the first open one receives the messages.
 const MAX_LISTENERS: usize = 8;
-/// An answer ready within this time is sent together with the response head.
-const HEAD_TIMEOUT: Duration = Duration::from_millis(5);
+/// An answer ready within one or two of these is sent together with the response head.
+const HEAD_INTERVAL: Duration = Duration::from_millis(5);
 /// Reconnection delay that clients are asked to use (SSE `retry`).
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 /// How long a question waits for a client that has no connection; it may be about to open another.
@@ -89,6 +90,8 @@ pub(crate) struct ClientSessions {
     kept: Option<Arc<dyn SharedStore>>,
     /// Remaining buffer for unclaimed answers, in bytes.
     room: Arc<Semaphore>,
+    /// How long quick answers are waited for.
+    ticks: Arc<SharedTicks>,
 }
 
 #[derive(Clone)]
@@ -418,7 +421,8 @@ impl Transport<RoleServer> for SessionPipe {
 
 impl ClientSessions {
     pub fn new(kept: Option<Arc<dyn SharedStore>>) -> Self {
-        Self { open: Mutex::default(), kept, room: Arc::new(Semaphore::new(MAX_UNCLAIMED_BYTES)) }
+        let room = Arc::new(Semaphore::new(MAX_UNCLAIMED_BYTES));
+        Self { open: Mutex::default(), kept, room, ticks: SharedTicks::new(HEAD_INTERVAL) }
     }
 
     pub fn ids(&self) -> Vec<String> {
@@ -492,7 +496,7 @@ impl ClientSessions {
     }
 
     /// Begins the event stream of a request. Returns the first event, with the second one if that
-    /// is ready within `HEAD_TIMEOUT`, and a stream of the others.
+    /// is ready within one or two `HEAD_INTERVAL`s, and a stream of the others.
     ///
     /// # Errors
     /// When the session has ended.
@@ -522,7 +526,11 @@ impl ClientSessions {
                 () = asked.answered() => sent.try_recv().ok(),
             }
         };
-        let quick = tokio::time::timeout(HEAD_TIMEOUT, quick).await.ok().flatten();
+        let quick = tokio::select! {
+            biased;
+            event = quick => event,
+            () = self.ticks.pass() => None,
+        };
         drop(asked);
         Ok(([Some(priming(first)), quick].into_iter().flatten().collect(), events(sent)))
     }
