@@ -14,8 +14,8 @@ use axum::response::{IntoResponse as _, Response};
 use futures::{Stream, StreamExt as _};
 use protocol::RpcCode;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, GetExtensions as _, GetMeta as _, JsonRpcRequest,
-    ProtocolVersion, RequestId,
+    CallToolRequest, ClientJsonRpcMessage, ClientRequest, GetExtensions as _, GetMeta as _,
+    JsonRpcRequest, ProtocolVersion, RequestId,
 };
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId};
 use serde_json::{Value, json};
@@ -146,7 +146,13 @@ fn is(headers: &HeaderMap, name: header::HeaderName, types: &[&str]) -> bool {
 /// Parses a request within a session; `None` for handshakes and for requests with a newer protocol
 /// version.
 fn request_of(body: &[u8]) -> Option<JsonRpcRequest<ClientRequest>> {
-    let message: JsonRpcRequest<ClientRequest> = serde_json::from_slice(body).ok()?;
+    // Calls first: a body is tried as each kind of request, one after the other.
+    let message = match serde_json::from_slice::<JsonRpcRequest<CallToolRequest>>(body) {
+        Ok(JsonRpcRequest { jsonrpc, id, request }) => {
+            JsonRpcRequest { jsonrpc, id, request: ClientRequest::CallToolRequest(request) }
+        }
+        Err(_) => serde_json::from_slice(body).ok()?,
+    };
     let request = &message.request;
     let is_first =
         matches!(request, ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_));
