@@ -594,12 +594,9 @@ impl App {
     }
 
     fn paste(&mut self, text: &str) {
+        let is_opened = !self.is_typing() && self.open_line(text);
+        let text = if is_opened { &text[1..] } else { text };
         if self.screens.top().is_some() {
-            return self.on_screen(|screen, ui, out| screen.paste(text, ui, out));
-        }
-        let opened = !self.is_typing() && self.open_line(text);
-        let text = if opened { &text[1..] } else { text };
-        if opened && self.screens.top().is_some() {
             return self.on_screen(|screen, ui, out| screen.paste(text, ui, out));
         }
         let Some(input) = self.panes.get_mut(self.pane).typing() else {
@@ -611,16 +608,22 @@ impl App {
     }
 
     /// Opens the line that text which arrives at once is for, when its first character is the key of
-    /// one: a filter or the palette. Of what no person typed, nothing more acts as a key.
+    /// one: a filter, a search or the palette. Of what no person typed, nothing more acts as a key.
     fn open_line(&mut self, text: &str) -> bool {
         let first = text.chars().next().filter(char::is_ascii_punctuation);
         let Some(first) = first.filter(|_| text.len() > 1) else { return false };
-        let chord = Chord::pressed(KeyCode::Char(first).into());
-        let action = self.look.keymap.action(&self.scopes(), chord);
-        let opens = action.filter(|action| matches!(action, Action::Filter | Action::Palette));
-        let Some(action) = opens else { return false };
-        self.perform(action);
-        self.is_typing() || self.screens.top().is_some()
+        let key = KeyEvent::from(KeyCode::Char(first));
+        let (keymap, scopes) = (&self.look.keymap, self.scopes());
+        let action = match self.screens.top() {
+            Some(_) => keymap.pressed(&scopes, key),
+            None => keymap.action(&scopes, Chord::pressed(key)),
+        };
+        let opens = [Action::Filter, Action::Search, Action::Palette];
+        if !action.is_some_and(|action| opens.contains(&action)) {
+            return false;
+        }
+        self.key(key);
+        self.is_typing()
     }
 
     fn mouse(&mut self, mouse: MouseEvent) {

@@ -449,6 +449,15 @@ fn what_comes_at_once_behind_the_key_of_a_filter_or_of_the_palette_goes_there_an
         assert!(!screen.contains("nothing here takes text"), "{text:?}: {screen}");
         assert!(screen.contains(shown), "{text:?}: {screen}");
     }
+    // In a page of help it filters that.
+    let mut app = busy();
+    types(&mut app, "2");
+    draw(&mut app, 120, 40);
+    press(&mut app, KeyCode::Enter, NONE);
+    press(&mut app, KeyCode::F(1), NONE);
+    let _ = app.update(Message::Input(Event::Paste("/needle\nquit".into())));
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("needle"), "{screen}");
     // What is no text of a line, or has none behind it, is nothing.
     for text in ["/", ":", "//", "!rm -rf"] {
         let mut app = busy();
