@@ -39,6 +39,11 @@ export interface ToolResult {
     structuredContent?: Json;
     provenance: JsonObject;
 }
+/** Something that has changed. */
+export interface DeckEvent {
+    kind: "server" | "list" | "request";
+    data: JsonObject;
+}
 export interface Options {
     /** The configuration for which `mcpdeck serve` is started. */
     config?: string;
@@ -59,6 +64,8 @@ export declare class MCPDeckError extends Error {
     readonly status: number;
     readonly data: JsonObject;
     constructor(code: string, message: string, status?: number, data?: JsonObject);
+    /** Seconds to wait before another attempt, where the service says so. */
+    get retryAfter(): number | undefined;
 }
 /** A client of mcpdeck. */
 export declare class MCPDeck {
@@ -69,6 +76,7 @@ export declare class MCPDeck {
     private folder;
     private callback;
     private polling;
+    private forget;
     constructor(options: Options);
     /** Starts the service, if it is to be started, and waits until it is ready. */
     initialize(): Promise<void>;
@@ -95,6 +103,14 @@ export declare class MCPDeck {
     getMetrics(): Promise<JsonObject>;
     /** Answers what servers ask during a call; `undefined` leaves questions to the operator again. */
     registerCallback(callback: Callback | undefined): void;
+    /**
+     * What changes, as it does: first the state of every server, then each new state (`server`), each
+     * list that is another one now (`list`), and what servers ask this client (`request`). Ends with
+     * the service; `signal` ends it before.
+     */
+    events(options?: {
+        signal?: AbortSignal;
+    }): AsyncGenerator<DeckEvent, void, void>;
     /** Ends a service that this client started, with its servers; leaves any other alone. */
     shutdown(): Promise<void>;
     private start;
@@ -102,4 +118,7 @@ export declare class MCPDeck {
     private answer;
     private answerOne;
     private request;
+    private open;
+    private text;
+    private failed;
 }

@@ -6,7 +6,10 @@
 //   const result = await deck.callTool("files.read_text_file", { path: "notes.txt" });
 //   await deck.shutdown();
 import { spawn } from "node:child_process";
+import { rmSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
+import http from "node:http";
+import https from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 /** A refused or failed request: `code` is one of the `ERR_` codes of the service. */
@@ -21,11 +24,38 @@ export class MCPDeckError extends Error {
         this.status = status;
         this.data = data;
     }
+    /** Seconds to wait before another attempt, where the service says so. */
+    get retryAfter() {
+        const { retryAfterMs } = this.data;
+        return typeof retryAfterMs === "number" ? retryAfterMs / 1000 : undefined;
+    }
 }
 const POLL_SECONDS = 20;
 const START_MILLIS = 60_000;
 const STOP_MILLIS = 30_000;
-const pause = (millis) => new Promise((resolve) => setTimeout(resolve, millis));
+const pause = (millis, isBackground = false) => new Promise((resolve) => {
+    const timer = setTimeout(resolve, millis);
+    if (isBackground)
+        timer.unref();
+});
+/** The body of an answer; one that refuses or failed is thrown. */
+function result(status, text) {
+    let value;
+    try {
+        value = JSON.parse(text);
+    }
+    catch {
+        throw new MCPDeckError("ERR_PROTOCOL_ERROR", text, status);
+    }
+    if (status >= 400) {
+        const error = (value?.error ?? {
+            code: "ERR_SERVER_UNAVAILABLE",
+            message: value?.reason ?? "",
+        });
+        throw new MCPDeckError(String(error.code), String(error.message), status, error);
+    }
+    return value;
+}
 /** A client of mcpdeck. */
 export class MCPDeck {
     options;
@@ -35,6 +65,7 @@ export class MCPDeck {
     folder;
     callback;
     polling;
+    forget;
     constructor(options) {
         if ((options.config === undefined) === (options.url === undefined)) {
             throw new TypeError("give either `config`, to start a service, or `url`, to use one");
@@ -137,13 +168,54 @@ export class MCPDeck {
             void this.answer(this.polling.signal);
         }
     }
+    /**
+     * What changes, as it does: first the state of every server, then each new state (`server`), each
+     * list that is another one now (`list`), and what servers ask this client (`request`). Ends with
+     * the service; `signal` ends it before.
+     */
+    async *events(options = {}) {
+        const { signal } = options;
+        const response = await this.open("GET", "/events", { accept: "text/event-stream", signal });
+        if (response.statusCode >= 400)
+            result(response.statusCode, await this.text(response, signal));
+        let [kind, data, rest] = ["message", "", ""];
+        try {
+            for await (const part of response.setEncoding("utf8")) {
+                const lines = (rest + part).split("\n");
+                rest = lines.pop();
+                for (const line of lines) {
+                    const [, name, value] = /^([^:\r]*):?(.*)/.exec(line);
+                    if (name === "event") {
+                        kind = value.trim();
+                    }
+                    else if (name === "data") {
+                        data += value.trim();
+                    }
+                    else if (name === "" && value === "" && data !== "") {
+                        yield { kind, data: JSON.parse(data) };
+                        [kind, data] = ["message", ""];
+                    }
+                }
+            }
+        }
+        catch (error) {
+            throw this.failed(error, signal);
+        }
+        finally {
+            response.destroy();
+        }
+    }
     /** Ends a service that this client started, with its servers; leaves any other alone. */
     async shutdown() {
         this.registerCallback(undefined);
         await this.stop();
     }
     async start() {
-        this.folder = await mkdtemp(join(tmpdir(), "mcpdeck-"));
+        const folder = await mkdtemp(join(tmpdir(), "mcpdeck-"));
+        this.folder = folder;
+        // A program that ends without `shutdown` leaves nothing either.
+        this.forget = () => rmSync(folder, { recursive: true, force: true });
+        process.once("exit", this.forget);
         const tokenFile = join(this.folder, "token");
         const given = this.options.command ?? "mcpdeck";
         const [program, ...first] = typeof given === "string" ? [given] : given;
@@ -177,10 +249,14 @@ export class MCPDeck {
                     const end = text.indexOf("\n");
                     if (end >= 0) {
                         clearTimeout(late);
+                        child.stdout.removeAllListeners("data").resume();
                         resolve(text.slice(0, end));
                     }
                 });
             });
+            // It keeps no program alive that has nothing else to do.
+            for (const part of [child, child.stdin, child.stdout])
+                part.unref();
             this.url = JSON.parse(line).url;
             this.token = (await readFile(tokenFile, "utf8")).trim();
         }
@@ -201,6 +277,7 @@ export class MCPDeck {
         }
         if (this.folder !== undefined) {
             await rm(this.folder, { recursive: true, force: true });
+            process.removeListener("exit", this.forget);
             this.folder = undefined;
             this.url = undefined;
         }
@@ -212,11 +289,13 @@ export class MCPDeck {
             const wait = answering.size > 0 ? 0 : POLL_SECONDS;
             let asked;
             try {
-                asked = await this.request("GET", `/requests?wait=${wait}`, undefined, signal);
+                const open = { signal, isBackground: true };
+                const response = await this.open("GET", `/requests?wait=${wait}`, open);
+                asked = result(response.statusCode, await this.text(response, signal));
             }
             catch {
                 if (!signal.aborted)
-                    await pause(500);
+                    await pause(500, true);
                 continue;
             }
             for (const question of asked.requests) {
@@ -256,47 +335,69 @@ export class MCPDeck {
         }
     }
     async request(method, path, body, signal) {
+        const response = await this.open(method, path, { body, signal });
+        return result(response.statusCode, await this.text(response, signal));
+    }
+    /**
+     * The beginning of an answer. Each request has a connection of its own, and waits as long as the
+     * service does: `fetch` would end a call that waits for a person after five minutes.
+     */
+    async open(method, path, options = {}) {
+        const { body, signal, accept = "application/json", isBackground = false } = options;
         if (this.url === undefined) {
             throw new MCPDeckError("ERR_START", "the client is not initialized: call `initialize`");
         }
+        const { protocol, hostname, port, pathname } = new URL(this.url);
+        const payload = body === undefined ? "" : JSON.stringify(body);
         const headers = {
             authorization: `Bearer ${this.token}`,
-            accept: "application/json",
+            accept,
+            "content-length": Buffer.byteLength(payload),
         };
         if (body !== undefined)
             headers["content-type"] = "application/json";
-        const init = { method, headers };
-        if (body !== undefined)
-            init.body = JSON.stringify(body);
+        const init = {
+            method,
+            headers,
+            hostname: hostname.replace(/^\[(.*)\]$/, "$1"),
+            port,
+            path: pathname.replace(/\/$/, "") + path,
+            agent: false,
+        };
         if (signal !== undefined)
             init.signal = signal;
-        let response;
-        let text;
+        const { request } = protocol === "https:" ? https : http;
         try {
-            response = await fetch(this.url.replace(/\/$/, "") + path, init);
-            text = await response.text();
+            return await new Promise((resolve, reject) => {
+                const sent = request(init, resolve).on("error", reject);
+                if (isBackground)
+                    sent.on("socket", (socket) => socket.unref());
+                sent.end(payload);
+            });
         }
         catch (error) {
-            if (signal?.aborted)
-                throw error;
-            const why = error.cause?.message ?? error.message;
-            const message = `the service at ${this.url} cannot be reached: ${why}`;
-            throw new MCPDeckError("ERR_SERVER_UNAVAILABLE", message);
+            throw this.failed(error, signal);
         }
-        let value;
+    }
+    /** The rest of an answer. */
+    async text(response, signal) {
+        let text = "";
         try {
-            value = JSON.parse(text);
+            for await (const part of response.setEncoding("utf8"))
+                text += part;
         }
-        catch {
-            throw new MCPDeckError("ERR_PROTOCOL_ERROR", text, response.status);
+        catch (error) {
+            throw this.failed(error, signal);
         }
-        if (response.status >= 400) {
-            const error = (value.error ?? {
-                code: "ERR_SERVER_UNAVAILABLE",
-                message: value.reason ?? "",
-            });
-            throw new MCPDeckError(String(error.code), String(error.message), response.status, error);
-        }
-        return value;
+        return text;
+    }
+    failed(error, signal) {
+        if (signal?.aborted)
+            return signal.reason ?? error;
+        if (error instanceof MCPDeckError)
+            return error;
+        const why = error.message || error.code;
+        const message = `the service at ${this.url} cannot be reached: ${why}`;
+        return new MCPDeckError("ERR_SERVER_UNAVAILABLE", message);
     }
 }

@@ -17,6 +17,11 @@ import asyncio, os, sys
 from mcpdeck import MCPDeck, MCPDeckError
 
 async def use(deck):
+    seen = []
+    async def follow():
+        async for event in deck.events():
+            seen.append(event)
+    following = asyncio.create_task(follow())
     [server] = await deck.get_tools()
     assert (server.name, server.state) == ("asking", "ready"), server
     assert server.tools[0].description == "Greets you", server
@@ -26,14 +31,14 @@ async def use(deck):
     assert (await deck.get_resource("memo://b"))[0]["text"] == "second"
     assert (await deck.find_tools("greeting"))[0].tool == "greet"
 
-    async def answer(method, params):
-        assert method == "elicitation/create", method
-        await asyncio.sleep(0)
-        return {"action": "accept", "content": {"name": "Ada"}}
-
-    deck.register_callback(answer)
+    # The callback was given before there was a service.
     results = await asyncio.gather(*(deck.call_tool("asking.greet") for _ in range(2)))
     assert all("Ada" in result.text and not result.is_error for result in results), results
+
+    while not any(event.kind == "request" for event in seen):
+        await asyncio.sleep(0)
+    assert (seen[0].kind, seen[0].data["state"]) == ("server", "ready"), seen
+    following.cancel()
 
     def refuse(method, params):
         raise RuntimeError("not today")
@@ -59,8 +64,17 @@ async def use(deck):
     else:
         raise AssertionError("it is not there")
 
+async def answer(method, params):
+    assert method == "elicitation/create", method
+    await asyncio.sleep(0)
+    return {"action": "accept", "content": {"name": "Ada"}}
+
+# Where no event loop runs yet.
+early = MCPDeck(config=sys.argv[2], command=sys.argv[1])
+early.register_callback(answer)
+
 async def main():
-    async with MCPDeck(config=sys.argv[2], command=sys.argv[1]) as deck:
+    async with early as deck:
         await use(deck)
     async with MCPDeck(url=sys.argv[3], token=sys.argv[4]) as deck:
         assert (await deck.get_tools())[0].name == "asking"
@@ -77,6 +91,16 @@ async def main():
             raise AssertionError("nobody is there")
         await deck.initialize()
         assert (await deck.get_tools())[0].name == "asking", "begun anew"
+        ended = deck.events()
+        await ended.__anext__()
+        os.kill(deck._child.pid, 9)
+        try:
+            async for event in ended:
+                pass
+        except MCPDeckError as error:
+            assert error.code == "ERR_SERVER_UNAVAILABLE", error
+        else:
+            raise AssertionError("it was cut off")
     for wrong, word in (("/no/such/program", "not found"), ("false", "status 1")):
         try:
             await MCPDeck(config=sys.argv[2], command=wrong).initialize()
@@ -91,11 +115,21 @@ print("done")
 
 const NODE: &str = r#"
 import assert from "node:assert";
+import { existsSync } from "node:fs";
 import { MCPDeck, MCPDeckError } from "@CLIENT@";
 
+// It gives up after five minutes, and calls may wait longer for a person.
+globalThis.fetch = () => assert.fail("fetch has a time limit");
 const [command, config, url, token] = process.argv.slice(2);
 const deck = new MCPDeck({ config, command });
 await deck.initialize();
+const seen = [];
+const following = (async () => {
+  for await (const event of deck.events()) {
+    seen.push(event);
+    if (event.kind === "request") return "asked";
+  }
+})();
 const [server] = await deck.getTools();
 assert.deepEqual([server.name, server.state], ["asking", "ready"]);
 assert.equal(server.tools[0].definition.description, "Greets you");
@@ -110,6 +144,8 @@ deck.registerCallback(async (method) => {
 });
 const results = await Promise.all([deck.callTool("asking.greet"), deck.callTool("asking.greet")]);
 for (const result of results) assert.match(result.content[0].text, /Ada/);
+assert.equal(await following, "asked");
+assert.deepEqual([seen[0].kind, seen[0].data.state], ["server", "ready"]);
 deck.registerCallback(undefined);
 deck.registerCallback(() => { throw new Error("not today"); });
 assert.match((await deck.callTool("asking.greet", {}, { timeout: 20 })).content[0].text, /not today/);
@@ -128,23 +164,42 @@ const metrics = await deck.getMetrics();
 assert.equal(metrics.servers[0].tools[0].metrics.requests, 6);
 await assert.rejects(deck.callTool("asking.none/../x"), (error) =>
   error instanceof MCPDeckError && error.code === "ERR_TOOL_NOT_FOUND" && error.status === 404);
+const ended = new AbortController();
+const events = deck.events({ signal: ended.signal });
+await events.next();
+ended.abort();
+await assert.rejects(events.next(), { name: "AbortError" });
 await deck.shutdown();
 const crashed = new MCPDeck({ config, command });
 await crashed.initialize();
+crashed.child.ref();
 crashed.child.kill("SIGKILL");
 await new Promise((resolve) => crashed.child.once("exit", resolve));
 await assert.rejects(crashed.callTool("asking.greet"), (error) =>
   error instanceof MCPDeckError && error.code === "ERR_SERVER_UNAVAILABLE");
 await crashed.initialize();
 assert.equal((await crashed.getTools())[0].name, "asking");
+const cut = crashed.events();
+await cut.next();
+crashed.child.kill("SIGKILL");
+await assert.rejects(cut.next(), { code: "ERR_SERVER_UNAVAILABLE" });
 await crashed.shutdown();
+assert.equal(new MCPDeckError("ERR_X", "busy", 429, { retryAfterMs: 1500 }).retryAfter, 1.5);
+assert.equal(new MCPDeckError("ERR_X", "busy").retryAfter, undefined);
 const running = new MCPDeck({ url, token });
 await running.initialize();
 assert.equal((await running.getTools())[0].name, "asking");
 await running.shutdown();
 await assert.rejects(new MCPDeck({ config, command: "/no/such/program" }).initialize(), /ENOENT/);
 await assert.rejects(new MCPDeck({ config, command: "false" }).initialize(), /status 1/);
-console.log("done");
+// One that is forgotten keeps the program not alive, and leaves no token behind.
+const forgotten = new MCPDeck({ config, command });
+forgotten.registerCallback(() => ({}));
+await forgotten.initialize();
+process.once("exit", () => {
+  assert.equal(existsSync(forgotten.folder), false);
+  console.log("done");
+});
 "#;
 
 /// Whether an interpreter is there; a test that needs it says so when it is not.

@@ -8,10 +8,21 @@ but the standard library.
         result = await deck.call_tool("files.read_text_file", {"path": "notes.txt"})
 """
 
-from .client import Callback, MCPDeck, MCPDeckError, Prompt, Resource, Server, Tool, ToolResult
+from .client import (
+    Callback,
+    Event,
+    MCPDeck,
+    MCPDeckError,
+    Prompt,
+    Resource,
+    Server,
+    Tool,
+    ToolResult,
+)
 
 __all__ = [
     "Callback",
+    "Event",
     "MCPDeck",
     "MCPDeckError",
     "Prompt",

@@ -8,7 +8,7 @@ import inspect
 import json
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union
@@ -107,6 +107,14 @@ class ToolResult:
         return "\n".join(part["text"] for part in self.content if part.get("type") == "text")
 
 
+@dataclass(frozen=True)
+class Event:
+    """Something that has changed: ``kind`` is ``server``, ``list`` or ``request``."""
+
+    kind: str
+    data: dict[str, Json]
+
+
 class MCPDeck:
     """A client of mcpdeck.
 
@@ -157,6 +165,7 @@ class MCPDeck:
         while True:
             try:
                 await self._request("GET", "/readyz")
+                self._poll()
                 return
             except MCPDeckError as error:
                 # 503: servers are starting.
@@ -255,15 +264,31 @@ class MCPDeck:
         """Answers what servers ask during a call (sampling, elicitation, roots).
 
         ``callback(method, params)`` returns the result of the request, now or later; what it raises
-        is told to the server as a refusal. ``None`` leaves questions to the operator again.
+        is told to the server as a refusal. ``None`` leaves questions to the operator again. It may
+        be given before `initialize`, also where no event loop runs yet.
         """
         self._callback = callback
-        if callback is None:
-            if self._polling is not None:
-                self._polling.cancel()
-                self._polling = None
-        elif self._polling is None:
-            self._polling = asyncio.get_running_loop().create_task(self._answer())
+        if callback is not None:
+            self._poll()
+        elif self._polling is not None:
+            self._polling.cancel()
+            self._polling = None
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What changes, as it does: first the state of every server, then each new state
+        (``server``), each list that is another one now (``list``), and what servers ask this
+        client (``request``). Ends with the service.
+        """
+        reader, writer = await self._open("GET", "/events", b"", "text/event-stream")
+        try:
+            with _unreachable(self._url):
+                status, headers = await _head(reader)
+                if status >= 400:
+                    _result(status, b"".join([part async for part in _body(reader, headers)]))
+            async for kind, data in _sent_events(_body(reader, headers), self._url):
+                yield Event(kind, json.loads(data))
+        finally:
+            await _close(writer)
 
     async def shutdown(self) -> None:
         """Ends a service that this client started, with its servers; leaves any other alone."""
@@ -362,59 +387,92 @@ class MCPDeck:
                     raise
                 await self._request("POST", path, {"error": {"message": error.message}})
 
+    def _poll(self) -> None:
+        """Begins to ask for questions, once there are a callback, a service and a loop."""
+        is_polling = self._polling is not None and not self._polling.done()
+        if self._callback is None or self._url is None or is_polling:
+            return
+        with contextlib.suppress(RuntimeError):
+            self._polling = asyncio.get_running_loop().create_task(self._answer())
+
     # HTTP, one connection for each request.
 
     async def _request(self, method: str, path: str, body: Json = None) -> Json:
+        payload = b"" if body is None else json.dumps(body).encode()
+        reader, writer = await self._open(method, path, payload, "application/json")
+        try:
+            with _unreachable(self._url):
+                status, headers = await _head(reader)
+                text = b"".join([part async for part in _body(reader, headers)])
+        finally:
+            await _close(writer)
+        return _result(status, text)
+
+    async def _open(
+        self, method: str, path: str, payload: bytes, accept: str
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection on which a request was sent."""
         if self._url is None:
             raise MCPDeckError("ERR_START", "the client is not initialized: call `initialize`")
-        payload = b"" if body is None else json.dumps(body).encode()
-        try:
-            status, text = await self._exchange(self._url, method, path, payload)
-        except (OSError, EOFError, ValueError) as error:
-            why = str(error) or type(error).__name__
-            message = f"the service at {self._url} cannot be reached: {why}"
-            raise MCPDeckError("ERR_SERVER_UNAVAILABLE", message) from error
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = {"error": {"code": "ERR_PROTOCOL_ERROR", "message": text.decode("utf8", "replace")}}
-        if status >= 400:
-            told = value.get("error") if isinstance(value, dict) else None
-            told = told or {"code": "ERR_SERVER_UNAVAILABLE", "message": value.get("reason", "")}
-            raise MCPDeckError(told["code"], told["message"], status, told)
-        return value
-
-    async def _exchange(
-        self, address: str, method: str, path: str, payload: bytes
-    ) -> tuple[int, bytes]:
-        url = urlsplit(address)
+        url = urlsplit(self._url)
         secure = url.scheme == "https"
-        port = url.port or (443 if secure else 80)
-        reader, writer = await asyncio.open_connection(
-            url.hostname, port, ssl=secure or None, limit=1 << 24
-        )
-        try:
-            head = [
-                f"{method} {url.path.rstrip('/')}{path} HTTP/1.1",
-                f"Host: {url.netloc}",
-                f"Authorization: Bearer {self._token}",
-                "Accept: application/json",
-                "Connection: close",
-                f"Content-Length: {len(payload)}",
-            ]
-            if payload:
-                head.append("Content-Type: application/json")
-            writer.write("\r\n".join([*head, "", ""]).encode() + payload)
-            await writer.drain()
-            return await _response(reader)
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+        head = [
+            f"{method} {url.path.rstrip('/')}{path} HTTP/1.1",
+            f"Host: {url.netloc}",
+            f"Authorization: Bearer {self._token}",
+            f"Accept: {accept}",
+            "Connection: close",
+            f"Content-Length: {len(payload)}",
+        ]
+        if payload:
+            head.append("Content-Type: application/json")
+        with _unreachable(self._url):
+            port = url.port or (443 if secure else 80)
+            reader, writer = await asyncio.open_connection(
+                url.hostname, port, ssl=secure or None, limit=1 << 24
+            )
+            try:
+                writer.write("\r\n".join([*head, "", ""]).encode() + payload)
+                await writer.drain()
+            except BaseException:
+                await _close(writer)
+                raise
+        return reader, writer
 
 
-async def _response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """The status and the body of an answer."""
+@contextlib.contextmanager
+def _unreachable(address: str | None) -> Iterator[None]:
+    """A connection that fails, or an answer that is cut, is told as an error of ours."""
+    try:
+        yield
+    except (OSError, EOFError, ValueError) as error:
+        why = str(error) or type(error).__name__
+        message = f"the service at {address} cannot be reached: {why}"
+        raise MCPDeckError("ERR_SERVER_UNAVAILABLE", message) from error
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+def _result(status: int, text: bytes) -> Json:
+    """The body of an answer; one that refuses or failed is raised."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = {"error": {"code": "ERR_PROTOCOL_ERROR", "message": text.decode("utf8", "replace")}}
+    if status >= 400:
+        value = value if isinstance(value, dict) else {}
+        told = value.get("error")
+        told = told or {"code": "ERR_SERVER_UNAVAILABLE", "message": value.get("reason", "")}
+        raise MCPDeckError(told["code"], told["message"], status, told)
+    return value
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    """The status and the headers of an answer."""
     line = await reader.readline()
     if not line:
         raise EOFError("it closed the connection without an answer")
@@ -425,18 +483,44 @@ async def _response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     while True:
         header = (await reader.readline()).decode("latin1").strip()
         if not header:
-            break
+            return int(first[1]), headers
         name, _, value = header.partition(":")
         headers[name.lower()] = value.strip()
+
+
+async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> AsyncIterator[bytes]:
+    """The body of an answer, part by part."""
     if headers.get("transfer-encoding", "").lower() == "chunked":
-        parts = []
         while True:
             size = int((await reader.readline()).split(b";")[0], 16)
             part = await reader.readexactly(size + 2)
             if size == 0:
-                break
-            parts.append(part[:-2])
-        return int(first[1]), b"".join(parts)
-    if "content-length" in headers:
-        return int(first[1]), await reader.readexactly(int(headers["content-length"]))
-    return int(first[1]), await reader.read()
+                return
+            yield part[:-2]
+    elif "content-length" in headers:
+        yield await reader.readexactly(int(headers["content-length"]))
+    else:
+        yield await reader.read()
+
+
+async def _sent_events(
+    parts: AsyncIterator[bytes], address: str | None
+) -> AsyncIterator[tuple[str, str]]:
+    """The server-sent events of a body: the kind and the data of each."""
+    kind, data, rest = "message", "", b""
+    while True:
+        with _unreachable(address):
+            try:
+                part = await parts.__anext__()
+            except StopAsyncIteration:
+                return
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            name, _, value = line.decode("utf8", "replace").strip("\r").partition(":")
+            if name == "event":
+                kind = value.strip()
+            elif name == "data":
+                data += value.strip()
+            elif not name and data:
+                yield kind, data
+                kind, data = "message", ""
