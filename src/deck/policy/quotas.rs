@@ -73,14 +73,16 @@ impl QuotaFile {
     }
 }
 
-/// What is kept of a day with what is new. A file that was deleted or cut takes back nothing that
-/// this program knows of.
+/// What is kept with what is new: of today, and of the days beside it, so that a clock that is set
+/// back over midnight, or is not quite that of another program, gives no day a second time. A file
+/// that was deleted or cut takes back nothing that this program knows of.
 fn added(kept: Vec<QuotaUse>, new: &[QuotaUse], known: &[QuotaUse], today: u64) -> Vec<QuotaUse> {
-    let key = |one: &QuotaUse| (Arc::clone(&one.quota), Arc::clone(&one.whose));
+    let key = |one: &QuotaUse| (one.day, Arc::clone(&one.quota), Arc::clone(&one.whose));
     let nothing = |one: &QuotaUse| QuotaUse { calls: 0, result_tokens: 0, ..one.clone() };
-    let kept = kept.into_iter().filter(|one| one.day == today);
+    let is_near = |one: &QuotaUse| one.day.abs_diff(today) <= 1;
+    let kept = kept.into_iter().filter(is_near);
     let mut sum: BTreeMap<_, QuotaUse> = kept.map(|one| (key(&one), one)).collect();
-    for one in new.iter().filter(|one| one.day == today) {
+    for one in new.iter().filter(|one| is_near(one)) {
         let row = sum.entry(key(one)).or_insert_with(|| nothing(one));
         row.calls = row.calls.saturating_add(one.calls);
         row.result_tokens = row.result_tokens.saturating_add(one.result_tokens);
@@ -112,10 +114,24 @@ mod tests {
 
     #[test]
     fn what_is_used_adds_up_and_an_old_day_goes() {
-        let kept = vec![used("a", 1, 9), used("a", 2, 3)];
-        let sum = added(kept, &[used("a", 2, 2), used("b", 2, 1), used("a", 1, 5)], &[], 2);
-        assert_eq!(sum, [used("a", 2, 5), used("b", 2, 1)]);
+        let kept = vec![used("a", 1, 9), used("a", 2, 3), used("a", 3, 3)];
+        let sum = added(kept, &[used("a", 3, 2), used("b", 3, 1), used("a", 1, 5)], &[], 3);
+        assert_eq!(sum, [used("a", 2, 3), used("a", 3, 5), used("b", 3, 1)]);
         let lost = added(Vec::new(), &[used("a", 2, 2)], &[used("a", 2, 7)], 2);
         assert_eq!(lost, [used("a", 2, 7)]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_gives_no_day_twice() {
+        let evening = added(Vec::new(), &[used("a", 7, 5)], &[], 7);
+        let morning = added(evening, &[used("a", 8, 2)], &[], 8);
+        // Set back over midnight, and on again.
+        let back = added(morning, &[used("a", 7, 1)], &[], 7);
+        let of = |all: &[QuotaUse], day| all.iter().find(|one| one.day == day).map(|one| one.calls);
+        assert_eq!((of(&back, 7), of(&back, 8)), (Some(6), Some(2)));
+        let on = added(back, &[used("a", 8, 1)], &[], 8);
+        assert_eq!((of(&on, 7), of(&on, 8)), (Some(6), Some(3)));
+        // A clock that was wrong by years leaves nothing behind.
+        assert_eq!(added(vec![used("a", 9_000, 5)], &[used("a", 8, 1)], &[], 8), [used("a", 8, 1)]);
     }
 }

@@ -378,6 +378,8 @@ impl MinuteClaim {
 pub struct QuotaHold {
     counter: Arc<QuotaCounter>,
     keys: Vec<QuotaKey>,
+    /// The day that it was counted in.
+    day: u64,
     /// Its quotas of a minute, for what counts for all processes.
     minutes: Vec<MinuteClaim>,
 }
@@ -439,7 +441,7 @@ impl QuotaCounter {
         };
         let minutes = claims.iter().filter_map(minute).collect();
         let keys = claims.into_iter().map(|claim| claim.key).collect();
-        Ok(Some(QuotaHold { counter: Arc::clone(self), keys, minutes }))
+        Ok(Some(QuotaHold { counter: Arc::clone(self), keys, day: today, minutes }))
     }
 
     fn refusal(&self, claim: &QuotaClaim, count: &QuotaCount) -> Option<QuotaRefusal> {
@@ -511,10 +513,9 @@ impl QuotaCounter {
                 left: f64::INFINITY,
                 looked: now,
             });
-            if count.used.day == today {
-                count.used.calls = one.calls + count.new_calls;
-                count.used.result_tokens = one.result_tokens + count.new_tokens;
-            }
+            count.begin(today);
+            count.used.calls = one.calls.saturating_add(count.new_calls);
+            count.used.result_tokens = one.result_tokens.saturating_add(count.new_tokens);
         }
     }
 }
@@ -531,13 +532,18 @@ impl QuotaCount {
         self.new_calls > 0 || self.new_tokens > 0
     }
 
-    /// Begins the day anew when it is another one, and fills up the minute.
-    fn turn(&mut self, limits: QuotaLimits, now: Instant, today: u64) {
+    /// Counts from nothing when it is another day.
+    fn begin(&mut self, today: u64) {
         if self.used.day != today {
             self.used.day = today;
             (self.used.calls, self.used.result_tokens) = (0, 0);
             (self.new_calls, self.new_tokens) = (0, 0);
         }
+    }
+
+    /// Begins the day anew when it is another one, and fills up the minute.
+    fn turn(&mut self, limits: QuotaLimits, now: Instant, today: u64) {
+        self.begin(today);
         let most = limits.calls_per_minute.map_or(0.0, f64::from);
         let passed = now.saturating_duration_since(self.looked).as_secs_f64();
         let filled = self.left + passed * most / MINUTE_WINDOW.as_secs_f64();
@@ -551,25 +557,28 @@ impl QuotaHold {
         &self.minutes
     }
 
-    /// Counts the tokens of a result, four bytes of JSON each.
+    /// Counts the tokens of a result, four bytes of JSON each, in the day in which it came: midnight
+    /// may have passed since the call.
     pub fn received(&self, bytes: usize) {
         let (today, tokens) = (self.counter.today(), bytes.div_ceil(4) as u64);
         let mut counts = self.counter.counts.lock();
         for key in &self.keys {
-            if let Some(count) = counts.get_mut(key).filter(|count| count.used.day == today) {
-                count.used.result_tokens += tokens;
-                count.new_tokens += tokens;
+            if let Some(count) = counts.get_mut(key) {
+                count.begin(today);
+                count.used.result_tokens = count.used.result_tokens.saturating_add(tokens);
+                count.new_tokens = count.new_tokens.saturating_add(tokens);
             }
         }
     }
 
-    /// Takes the call back: it was refused for another reason.
+    /// Takes the call back from the day that it was counted in: it was refused for another reason.
     pub fn refund(self) {
         let mut counts = self.counter.counts.lock();
         for key in &self.keys {
-            if let Some(count) = counts.get_mut(key) {
+            let Some(count) = counts.get_mut(key) else { continue };
+            count.left += 1.0;
+            if count.used.day == self.day {
                 count.used.calls = count.used.calls.saturating_sub(1);
-                count.left += 1.0;
                 // Where it is kept already, it stays counted.
                 count.new_calls = count.new_calls.saturating_sub(1);
             }
@@ -644,6 +653,32 @@ mod tests {
         tokio::time::advance(refused.retry_after.expect("when")).await;
         take("a", "small", "t").expect("the next day");
         assert_eq!(counter.used().iter().map(|it| it.calls).collect::<Vec<_>>(), [1; 3]);
+    }
+
+    /// A call that midnight passes over: nothing of it is lost, and nothing of the next day is given
+    /// back.
+    #[tokio::test(start_paused = true)]
+    async fn what_crosses_midnight_counts_in_the_day_in_which_it_happens() {
+        let quotas = quotas(json!([{"per": [], "callsPerDay": 3, "resultTokensPerDay": 10}]));
+        let counter = counter();
+        let take = || counter.take(&quotas, &client("a", "p"), &PolicyTarget::tool("s", "t"));
+        let used = || {
+            let used = counter.used();
+            used.first().map_or((0, 0), |one| (one.calls, one.result_tokens))
+        };
+        let (long, refused) = (take().expect("allowed"), take().expect("allowed"));
+        assert_eq!(used(), (2, 0));
+        tokio::time::advance(Duration::from_secs(86_400)).await;
+        assert_eq!(used(), (0, 0));
+        // Others have used the new day already.
+        let others = QuotaUse { day: counter.today(), calls: 1, ..counter.take_new()[0].clone() };
+        counter.take_over(&[others]);
+        assert_eq!(used(), (1, 0));
+        refused.expect("counted").refund();
+        assert_eq!(used(), (1, 0), "it was no call of today");
+        long.expect("counted").received(40);
+        assert_eq!(used(), (1, 10), "the result is one of today");
+        take().expect_err("the tokens of today are used");
     }
 
     #[tokio::test(start_paused = true)]
