@@ -23,9 +23,25 @@ pub enum Readers {
 /// target is replaced, the link stays.
 ///
 /// # Errors
-/// Any file system error; the old file is then unchanged.
+/// Any file system error, and [`io::ErrorKind::PermissionDenied`] for a file that is read-only; the
+/// old file is then unchanged.
 pub fn replace(path: &Path, content: &[u8], readers: Readers) -> io::Result<()> {
+    check_writable(path)?;
     put(&resolved(path), content, readers, true)
+}
+
+/// Whether a file may be changed, as its own permissions have it: a folder that may be written
+/// permits to replace or remove any file in it, also one that its owner has protected. One that does
+/// not exist may be made.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] when it is read-only.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    let is_read_only = |meta: &fs::Metadata| meta.is_file() && meta.permissions().readonly();
+    if fs::metadata(path).is_ok_and(|meta| is_read_only(&meta)) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is read-only"));
+    }
+    Ok(())
 }
 
 /// Replaces `path`, readable by the user alone, without syncing to disk: it survives the end of the
@@ -208,6 +224,27 @@ mod tests {
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
         assert_eq!(fs::metadata(&real).expect("there").permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 2, "nothing is left behind");
+    }
+
+    /// The administrator is refused too: a plain write would pass there, and was not meant.
+    #[test]
+    fn a_file_that_is_read_only_is_not_replaced() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        symlink("real", &link).expect("linked");
+        check_writable(&link).expect("it may be made");
+        fs::write(&real, "old").expect("written");
+        for mode in [0o444, 0o400, 0o555] {
+            fs::set_permissions(&real, fs::Permissions::from_mode(mode)).expect("set");
+            for path in [&real, &link] {
+                let refused = replace(path, b"new", Readers::Default).expect_err("read-only");
+                assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+            }
+            assert_eq!(fs::read_to_string(&real).expect("read"), "old");
+        }
+        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 2, "nothing is left behind");
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o200)).expect("set");
+        replace(&link, b"new", Readers::Default).expect("its owner may write it");
     }
 
     #[test]

@@ -188,6 +188,7 @@ impl ClientChoice {
         if self.dry_run {
             return Ok(false);
         }
+        change.check_writable().map_err(refused)?;
         if self.yes {
             return Ok(true);
         }
@@ -359,12 +360,21 @@ fn connect_one(
         }
         (kind, _) => kind,
     };
-    let (change, _) = known.connection(*host, file, &mut entries).map_err(refused)?;
-    let former = known.find(file).map_err(refused)?;
-    let now = Clock::system().now();
-    let made = (kind.clone(), entries);
-    let backup = known.connect(*host, &change, made, (env, now)).map_err(refused)?;
-    revoke(former.as_ref());
+    let written = || {
+        let (change, _) = known.connection(*host, file, &mut entries)?;
+        let former = known.find(file)?;
+        let made = (kind.clone(), entries);
+        let backup = known.connect(*host, &change, made, (env, Clock::system().now()))?;
+        Ok::<_, ReachError>((backup, former))
+    };
+    let (backup, former) = written().map_err(|error| {
+        // The token that was made for it.
+        revoke(&kind);
+        refused(error)
+    })?;
+    if let Some(former) = former {
+        revoke(&former.kind);
+    }
     let copy = backup.map(|copy| format!("; the old file is in {}", spelled(&copy)));
     output::complain(&format!(
         "{name}: wrote {}{}; restart {name} to use it",
@@ -519,8 +529,8 @@ fn direct_entries(
 }
 
 /// Revokes the token of a connection that is no more.
-fn revoke(record: Option<&ConnectionRecord>) {
-    if let Some(ConnectionRecord { kind: ConnectionKind::Http { token, .. }, .. }) = record {
+fn revoke(kind: &ConnectionKind) {
+    if let ConnectionKind::Http { token, .. } = kind {
         #[cfg(feature = "gateway")]
         super::serve::revoke_quietly(token);
         #[cfg(not(feature = "gateway"))]
@@ -569,7 +579,9 @@ pub fn disconnect(common: &Common, args: &DisconnectArgs) -> CommandResult {
             continue;
         }
         known.disconnect(&change, &env).map_err(refused)?;
-        revoke(record.as_ref());
+        if let Some(record) = record {
+            revoke(&record.kind);
+        }
         let how = match (change.is_exact, &change.then) {
             (true, None) => "is gone, as before",
             (true, Some(_)) => "is as it was before, to the byte",

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use base::Timestamp;
-use base::atomic::alone;
+use base::atomic::{alone, check_writable};
 use base::file::{file_key, hex, read_text};
 use base::state::{StateFile, StateFolder};
 use base::text::path::spelled;
@@ -109,6 +109,17 @@ impl ClientChange {
     pub fn is_empty(&self) -> bool {
         self.now == self.then
     }
+
+    /// Whether the file may be changed.
+    ///
+    /// # Errors
+    /// When it is read-only, with what to do.
+    pub fn check_writable(&self) -> Result<(), ReachError> {
+        check_writable(&self.file).map_err(|error| {
+            let what = format!("{error}; nothing was changed: make it writable first");
+            ReachError::at(&self.file, &what)
+        })
+    }
 }
 
 /// The records of all connections.
@@ -197,7 +208,7 @@ impl Connections {
                         .map_err(|error| ReachError::at(file, &error))?;
                     text = taken.unwrap_or(text);
                 }
-                Some(text)
+                Some(without_made(host, file, text, record.before.as_deref())?)
             }
         };
         Ok(ClientChange { file: file.to_owned(), now, base: then.clone(), then, is_exact })
@@ -310,6 +321,7 @@ impl Connections {
                 if read_client(&change.file)?.as_ref() != Some(now) {
                     return Err(ReachError::at(&change.file, &"it has changed since"));
                 }
+                change.check_writable()?;
                 std::fs::remove_file(&change.file)
                     .map_err(|error| ReachError::at(&change.file, &error))
             })?,
@@ -326,6 +338,33 @@ impl Connections {
             _ => Ok(()),
         }
     }
+}
+
+/// A text without the objects around our entries that were not there before, where they are empty now.
+fn without_made(
+    host: ImportHost,
+    file: &Path,
+    mut text: String,
+    before: Option<&str>,
+) -> Result<String, ReachError> {
+    let former = root(host, file, before)?;
+    let mut place = host.place(&root(host, file, Some(&text))?, "");
+    while let Some(around) = place.around() {
+        let now = root(host, file, Some(&text))?;
+        let is_empty = entry_at(&now, &around).is_some_and(|value| match value {
+            Value::Object(all) => all.is_empty(),
+            Value::Array(all) => all.is_empty(),
+            _ => false,
+        });
+        if !is_empty || entry_at(&former, &around).is_some() {
+            break;
+        }
+        let taken = take_entry(host.format(file), &text, &around)
+            .map_err(|error| ReachError::at(file, &error))?;
+        text = taken.unwrap_or(text);
+        place = around;
+    }
+    Ok(text)
 }
 
 fn digest(text: &str) -> String {
@@ -530,6 +569,44 @@ mod tests {
         std::fs::write(&file, "{}").expect("written");
         assert!(scene.2.disconnect(&change, &scene.1).is_err());
         assert_eq!(scene.2.list().expect("read").len(), 1, "it is still known");
+    }
+
+    /// What `connect` made around its entry goes with it, also when the file has changed since.
+    #[test]
+    fn objects_that_were_made_for_the_entry_go_with_it() {
+        for (host, name, before, later, left) in [
+            (ImportHost::Cursor, "mcp.json", "{\n  \"a\": 1\n}\n", "\n", "{\n  \"a\": 1\n}\n\n"),
+            (ImportHost::Cursor, "mcp.json", "", " ", "{}\n "),
+            (
+                ImportHost::Cursor,
+                "mcp.json",
+                "{\"mcpServers\": {}}",
+                "\n",
+                "{\"mcpServers\": {}}\n",
+            ),
+            (
+                ImportHost::Zed,
+                "settings.json",
+                "// mine\n",
+                "// later\n",
+                "// mine\n{}\n// later\n",
+            ),
+            (ImportHost::Opencode, "opencode.json", "{\"a\": 1}", "\n", "{\"a\": 1}\n"),
+            (ImportHost::Goose, "config.yaml", "a: 1\n", "b: 2\n", "a: 1\nb: 2\n"),
+            (ImportHost::Goose, "config.yaml", "extensions:\n", "b: 2\n", "extensions: {}\nb: 2\n"),
+            (ImportHost::Continue, "config.yaml", "name: x\n", "b: 2\n", "name: x\nb: 2\n"),
+            (ImportHost::Codex, "config.toml", "a = 1\n", "# later\n", "a = 1\n# later\n"),
+        ] {
+            let scene = scene();
+            let file = scene.0.path().join(name);
+            std::fs::write(&file, before).expect("written");
+            connect(&scene, host, &file);
+            let text = read_client(&file).expect("read").expect("there");
+            std::fs::write(&file, text + later).expect("written");
+            let change = scene.2.disconnection(host, &file, "mcpdeck").expect("planned");
+            assert!(!change.is_exact);
+            assert_eq!(change.then.as_deref(), Some(left), "{host:?} {before:?}");
+        }
     }
 
     #[test]

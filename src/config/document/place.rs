@@ -17,6 +17,15 @@ pub struct EntryPlace {
     pub is_listed: bool,
 }
 
+impl EntryPlace {
+    /// The innermost object or list around it, as a member of what holds that; `None` for one that
+    /// stands in the file itself.
+    pub fn around(&self) -> Option<Self> {
+        let (name, path) = self.path.split_last()?;
+        Some(Self { path: path.to_vec(), name: name.clone(), is_listed: false })
+    }
+}
+
 /// Whether an element of a list has this name.
 pub(super) fn is_named(entry: &Value, name: &str) -> bool {
     entry.get("name").and_then(Value::as_str) == Some(name)

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Environment;
 use crate::edit::EditError;
-use base::atomic::{Readers, alone, replace};
+use base::atomic::{Readers, alone, check_writable, replace};
 use base::file::read_text;
 
 /// Backups kept per file.
@@ -70,6 +70,9 @@ fn write(
         if read_for_edit(path).map_err(|error| unsaved(path, &error))? != before {
             return Err(EditError::ChangedSince(path.to_path_buf()));
         }
+        if before.as_ref() != Some(&after) {
+            check_writable(path).map_err(|error| unsaved(path, &error))?;
+        }
         let copy = match (&before, &env.state_dir) {
             (Some(text), Some(state)) if *text != after => {
                 Some(backup(state, path, text).map_err(|error| unsaved(state, &error))?)
@@ -105,10 +108,10 @@ impl Undo {
                 return Err(EditError::ChangedSince(self.path.clone()));
             }
             match &self.before {
-                Some(text) => replace(&self.path, text.as_bytes(), Readers::Default)?,
-                None => std::fs::remove_file(&self.path)?,
+                Some(text) => replace(&self.path, text.as_bytes(), Readers::Default),
+                None => check_writable(&self.path).and_then(|()| std::fs::remove_file(&self.path)),
             }
-            Ok(())
+            .map_err(|error| unsaved(&self.path, &error))
         })
     }
 }

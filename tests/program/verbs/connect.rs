@@ -171,6 +171,48 @@ fn a_client_of_a_service_gets_a_token_that_is_revoked_with_the_connection() {
     assert_eq!(tokens(), json!([]));
 }
 
+/// A file that its owner has made read-only is left alone, by the administrator too.
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_read_only_stays_as_it_is() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bench = machine();
+    let set = |file: &str, mode: u32| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(bench.path().join(file), permissions).expect("set");
+    };
+    let protected = |file: &str, args: &[&str]| {
+        set(file, 0o444);
+        let before = text(&bench, file);
+        let done = run(&bench, args);
+        assert_ne!(done.code, Some(0), "{args:?}: {done:?}");
+        let name = file.rsplit('/').next().expect("a name");
+        let told = done.stderr.contains(name) && done.stderr.contains("read-only");
+        assert!(told, "{args:?}: {done:?}");
+        assert_eq!(text(&bench, file), before, "{args:?}");
+        set(file, 0o644);
+    };
+    let cursor = ".cursor/mcp.json";
+    protected(cursor, &["connect", "cursor", "-y"]);
+    protected(cursor, &["connect", "cursor", "--http", "-y"]);
+    protected(cursor, &["connect", "cursor", "--direct", "-y"]);
+    assert_eq!(run(&bench, &["token", "list", "--json"]).json()["tokens"], json!([]));
+    assert_eq!(run(&bench, &["connect", "cursor", "-y"]).code, Some(0));
+    protected(cursor, &["disconnect", "cursor", "-y"]);
+    assert_eq!(listed(&bench)["cursor"]["works"], true, "it is connected still");
+    // One that was made by `connect` does not go away either.
+    std::fs::remove_file(bench.path().join(".gemini/settings.json")).expect("removed");
+    assert_eq!(run(&bench, &["connect", "gemini", "-y"]).code, Some(0));
+    protected(".gemini/settings.json", &["disconnect", "gemini", "-y"]);
+    // Nor are files of ours that people write.
+    protected("mcp.json", &["add", "more", "-y", "--no-check", "--", "x"]);
+    protected("mcp.json", &["remove", "calc", "-y"]);
+    assert_eq!(run(&bench, &["--check", "--lock"]).code, Some(0));
+    protected("mcp.lock.json", &["--check", "--lock"]);
+    let back = run(&bench, &["disconnect", "--all", "-y"]);
+    assert_eq!(back.code, Some(0), "{back:?}");
+}
+
 #[test]
 fn copies_follow_the_file_and_drift_is_told() {
     let bench = machine();
