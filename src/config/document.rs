@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::Diagnostic;
 use crate::edit::{EditError, put_path, take_path, without_mark};
 use crate::source::SourceText;
-use crate::syntax::{parse, parse_loosely};
+use crate::syntax::{paired, parse, parse_loosely};
 
 mod place;
 mod toml_text;
@@ -57,17 +57,22 @@ pub fn read_document(format: FileFormat, source: &SourceText) -> Result<Value, V
     match format {
         FileFormat::Toml => toml_text::read(source),
         FileFormat::Yaml => yaml::read(source).map_err(|problem| vec![*problem]),
-        // What a program wrote may exceed the limits of files that users write.
-        FileFormat::Json => match serde_json::from_str(source.text()) {
-            Ok(root) => Ok(root),
-            Err(_) => match parse(source) {
-                (Some(root), problems) if problems.is_empty() => Ok(root.to_json()),
-                // Comments alone: a file whose user has set nothing yet.
-                (None, _) if matches!(parse_loosely(source), Ok(None)) => Ok(Value::Null),
-                (_, problems) => Err(problems),
-            },
-        },
+        FileFormat::Json => read_json(source),
     }
+}
+
+fn read_json(source: &SourceText) -> Result<Value, Vec<Diagnostic>> {
+    let text = paired(source.text());
+    // What a program wrote may exceed the limits of files that users write.
+    serde_json::from_str(&text).or_else(|_| {
+        let source = SourceText::new(source.file(), &*text);
+        match parse(&source) {
+            (Some(root), problems) if problems.is_empty() => Ok(root.to_json()),
+            // Comments alone: a file whose user has set nothing yet.
+            (None, _) if matches!(parse_loosely(&source), Ok(None)) => Ok(Value::Null),
+            (_, problems) => Err(problems),
+        }
+    })
 }
 
 /// Returns `text` with `value` as the entry at a place, which replaces one that is there.
@@ -268,6 +273,30 @@ mod tests {
         assert_eq!(round(FileFormat::Json, text, &deck, &entry()).1, text);
     }
 
+    /// Programs in JavaScript cut texts in the middle of a character, and keep the half.
+    #[test]
+    fn json_may_hold_halves_of_characters() {
+        let deck = place(&["mcpServers"], "mcpdeck", false);
+        for (written, read) in [
+            (r#"{"h": "cut \ud83d"}"#, "cut \u{fffd}"),
+            (r#"{"h": "\uDE00 cut"}"#, "\u{fffd} cut"),
+            (r#"{"h": "\ud83d\ud83d\ude00\udc00"}"#, "\u{fffd}\u{1f600}\u{fffd}"),
+            (r#"{"h": "\ud83dxud83d"}"#, "\u{fffd}xud83d"),
+            (r#"{"h": "\\ud83d é\\\ud83d"}"#, "\\ud83d é\\\u{fffd}"),
+            ("{\"h\": \"\\ud83d\", // c\n}", "\u{fffd}"),
+        ] {
+            let (put, gone) = round(FileFormat::Json, written, &deck, &entry());
+            let half = written.strip_suffix('}').expect("an object").trim_end();
+            let half = half.strip_suffix(", // c").unwrap_or(half);
+            assert!(put.contains(half) && gone.contains(half), "{put}\n{gone}");
+            let source = SourceText::new("f.json", &*put);
+            let root = read_document(FileFormat::Json, &source).expect("read");
+            assert_eq!((&root["h"], &root["mcpServers"]["mcpdeck"]), (&json!(read), &entry()));
+        }
+        let cut = read_document(FileFormat::Json, &SourceText::new("f", r#"{"h": "\ud8"}"#));
+        assert!(cut.is_err(), "{cut:?}");
+    }
+
     #[test]
     fn json_entries_may_be_deep() {
         let deep = place(&["mcp", "servers"], "deck", false);
@@ -291,8 +320,13 @@ mod tests {
             "mcp_servers.a.command = \"x\"\n",
             "# mine\n[mcp_servers.a]\ncommand = \"x\"",
             "a = 1\r\nb = 2 # no end",
+            "a = 1\nb = 2\r\n[mcp_servers.a]\r\nurl = \"u\"\r\n\n",
+            "a = \"\"\"\r\n  x\n\"\"\"\n[mcp_servers]\n",
         ] {
             let (put, gone) = round(FileFormat::Toml, text, &deck, &entry());
+            for line in text.split_inclusive('\n').filter(|_| text.contains("\r\n")) {
+                assert!(put.contains(line) && gone.contains(line), "{line:?}: {put:?} {gone:?}");
+            }
             assert_eq!(put.contains("\r\n"), text.contains("\r\n"), "{put:?}");
             for line in text.lines().filter(|line| line.contains('#')) {
                 assert!(put.contains(line) && gone.contains(line), "{put}\n{gone}");
@@ -301,6 +335,7 @@ mod tests {
         for text in [
             "# mine\n[mcp_servers.a]\ncommand = \"x\"   # odd\n\n[tui]\nx    = 1\n",
             "[mcp_servers.a]\r\ncommand = \"x\"",
+            "[mcp_servers.a]\r\ncommand = \"x\"\n\r\n[tui]\nx = 1",
         ] {
             assert_eq!(round(FileFormat::Toml, text, &deck, &entry()).1, text);
         }

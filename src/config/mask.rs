@@ -56,6 +56,7 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
     // One per open bracket: whether it opens a list, and whether all inside is secret.
     let mut nesting: Vec<(bool, bool)> = Vec::new();
     let mut lost = false;
+    let mut around = (0..0, CommandContext { names_user: false });
     let mut before: Vec<&Token<'_>> = Vec::new();
     for (i, (token, range)) in tokens.iter().enumerate() {
         let (in_list, in_secret) = nesting.last().copied().unwrap_or_default();
@@ -111,9 +112,10 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
                     // In an object, a string without a key is a key that lacks its colon.
                     let mut spots = secret_spots(shown);
                     if in_list {
-                        let list = words_around(&tokens, i);
-                        let context = CommandContext::new(list.into_iter());
-                        spots.extend(context.spots(option.unwrap_or_default(), shown));
+                        if !around.0.contains(&i) {
+                            around = command_around(&tokens, i);
+                        }
+                        spots.extend(around.1.spots(option.unwrap_or_default(), shown));
                     }
                     let spots = spots.into_iter();
                     hidden.extend(spots.map(|s| value.start + s.start..value.start + s.end));
@@ -126,18 +128,22 @@ pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
     merged(hidden)
 }
 
-/// The words of the innermost list that a token stands in.
-fn words_around<'t>(tokens: &'t [(Token<'t>, Range<usize>)], at: usize) -> Vec<&'t str> {
-    let ends = |token: &Token<'_>| {
+/// The tokens of the innermost list around one, and what its words say of each other.
+fn command_around(
+    tokens: &[(Token<'_>, Range<usize>)],
+    at: usize,
+) -> (Range<usize>, CommandContext) {
+    let ends = |(token, _): &(Token<'_>, Range<usize>)| {
         matches!(
             token,
             Token::OpenBracket | Token::CloseBracket | Token::OpenBrace | Token::CloseBrace
         )
     };
-    let is_inside = |(token, _): &&(Token<'_>, Range<usize>)| !ends(token);
     let (before, after) = tokens.split_at(at);
-    let all = before.iter().rev().take_while(is_inside).chain(after.iter().take_while(is_inside));
-    all.filter_map(|(token, _)| word(token)).collect()
+    let start = before.iter().rposition(ends).map_or(0, |end| end + 1);
+    let end = after.iter().position(ends).map_or(tokens.len(), |end| at + end);
+    let words = tokens[start..end].iter().filter_map(|(token, _)| word(token));
+    (start..end, CommandContext::new(words))
 }
 
 /// The text of a string or an unquoted word.
@@ -733,6 +739,14 @@ mod tests {
             ),
             r#"{"args":["--token","*","--api-key=*","-v"],"url":"https://*@h/x?token=*&a=b"}"#
         );
+    }
+
+    /// Programs keep lists of any length in their files, and minify them.
+    #[test]
+    fn a_list_of_any_length_is_looked_through_once() {
+        let words: Vec<String> = (0..200_000).map(|n| format!("\"word {n}\"")).collect();
+        let text = format!("{{\"a\": [{}, \"-u\", \"me:hunter22\"]}}", words.join(","));
+        assert!(masked(&text).ends_with("\"word 199999\", \"-u\", \"me:*\"]}"));
     }
 
     #[test]

@@ -181,10 +181,39 @@ pub(crate) fn parse(source: &SourceText) -> (Option<SyntaxNode>, Vec<Diagnostic>
     }
 }
 
-/// Parses a source of another kind than a configuration; what JSON5 and the like allow is accepted.
+/// Parses a source of another kind than a configuration; what JSON5 and the like allow is accepted,
+/// and so is what [`paired`] replaces.
 pub fn parse_loosely(source: &SourceText) -> Result<Option<SyntaxNode>, Box<Diagnostic>> {
-    parse_with(source, &ParseOptions::default())
-        .map_err(|error| Box::new(syntax_error(source, &error)))
+    let parsed = parse_text(&paired(source.text()), &ParseOptions::default());
+    parsed.map_err(|error| Box::new(syntax_error(source, &error)))
+}
+
+/// The text of a file of another program with the halves of surrogate pairs that stand alone
+/// replaced, each by an escape of the same length: programs in JavaScript cut texts in the middle of
+/// a pair, and write and read such halves as escapes (ECMA-262, `JSON.stringify`).
+pub(crate) fn paired(text: &str) -> Cow<'_, str> {
+    const ESCAPE: &str = "\\ufffd";
+    let half = |at: usize| {
+        let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok().filter(|unit| (0xd800..0xe000).contains(unit))
+    };
+    let mut out = Cow::Borrowed(text);
+    let mut at = 0;
+    while let Some(found) = text.get(at..).and_then(|rest| rest.find('\\')) {
+        let start = at + found;
+        let is_low = |unit: Option<u16>| unit.is_some_and(|unit| unit >= 0xdc00);
+        // What follows a backslash belongs to it, whatever it is.
+        let next = text.get(start + 1..).and_then(|rest| rest.chars().next());
+        at = start + 1 + next.map_or(0, char::len_utf8);
+        match half(start) {
+            Some(unit) if unit < 0xdc00 && is_low(half(start + ESCAPE.len())) => {
+                at = start + 2 * ESCAPE.len();
+            }
+            Some(_) => out.to_mut().replace_range(start..start + ESCAPE.len(), ESCAPE),
+            None => {}
+        }
+    }
+    out
 }
 
 /// Parses a source with these options.
@@ -192,7 +221,11 @@ fn parse_with(
     source: &SourceText,
     options: &ParseOptions,
 ) -> Result<Option<SyntaxNode>, ParseError> {
-    let parsed = parse_to_ast(source.text(), &CollectOptions::default(), options)?;
+    parse_text(source.text(), options)
+}
+
+fn parse_text(text: &str, options: &ParseOptions) -> Result<Option<SyntaxNode>, ParseError> {
+    let parsed = parse_to_ast(text, &CollectOptions::default(), options)?;
     Ok(parsed.value.map(convert))
 }
 

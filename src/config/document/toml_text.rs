@@ -58,13 +58,12 @@ fn no_table(key: &str) -> EditError {
     EditError::Refused(format!("what holds `{key}` is not a table"))
 }
 
-/// Changes a document; line ends stay as they were.
+/// Changes a document; each line that stays keeps its end, of whichever kind.
 fn changed(
     text: &str,
     change: impl FnOnce(&mut DocumentMut) -> Result<(), EditError>,
 ) -> Result<String, EditError> {
-    let is_crlf = text.contains("\r\n");
-    let mut plain = if is_crlf { text.replace("\r\n", "\n") } else { text.to_owned() };
+    let mut plain = text.replace("\r\n", "\n");
     // A document always ends with a line end, a file need not.
     let is_open = !plain.is_empty() && !plain.ends_with('\n');
     if is_open {
@@ -78,19 +77,36 @@ fn changed(
             error.message(),
         )])
     })?;
-    let restored = |mut text: String| {
-        if is_open && text.ends_with('\n') {
-            text.pop();
-        }
-        if is_crlf { text.replace('\n', "\r\n") } else { text }
-    };
-    if restored(doc.to_string()) != text {
+    if doc.to_string() != plain {
         return Err(EditError::Refused(
-            "its line ends are mixed; save it with one kind of line end first".to_owned(),
+            "its line ends are of an unknown kind; save it with another one first".to_owned(),
         ));
     }
     change(&mut doc)?;
-    Ok(restored(doc.to_string()))
+    let mut out = with_line_ends(text, &plain, &doc.to_string());
+    if is_open && out.ends_with('\n') {
+        out.truncate(out.strip_suffix("\r\n").map_or(out.len() - 1, str::len));
+    }
+    Ok(out)
+}
+
+/// The lines of `changed`: those that `text` has, whose line ends are plain in `plain`, as they stand
+/// there, and new ones with the line end that most lines have.
+fn with_line_ends(text: &str, plain: &str, changed: &str) -> String {
+    let wide = text.matches("\r\n").count();
+    let most = if 2 * wide > text.matches('\n').count() { "\r\n" } else { "\n" };
+    let written: Vec<&str> = text.split_inclusive('\n').collect();
+    let diff = similar::TextDiff::from_lines(plain, changed);
+    let mut out = String::with_capacity(changed.len() + wide);
+    for line in diff.iter_all_changes().filter(|line| line.tag() != similar::ChangeTag::Delete) {
+        let old = line.old_index().and_then(|at| written.get(at)).copied();
+        match old {
+            Some(old) if old.ends_with('\n') => out.push_str(old),
+            // A new one, or the last of a file that has no end.
+            _ => out.extend([line.value().trim_end_matches('\n'), most]),
+        }
+    }
+    out
 }
 
 /// A value as a table, its objects as tables of their own; `None` for null.
