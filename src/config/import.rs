@@ -142,10 +142,66 @@ pub fn preview_import(path: &Path, before: &str, after: &str) -> String {
     unified_patch(path, &masked(before), &masked(after))
 }
 
-/// The change of a file as a unified diff; its texts are shown as they are.
+/// Longest line of a patch that is shown in full, in characters.
+const MAX_PATCH_LINE_CHARS: usize = 400;
+/// Characters of a longer one that are shown around what changes in it.
+const MAX_AROUND_CHARS: usize = 80;
+
+/// The change of a file as a unified diff, to be looked at; its texts are shown as they are, but for
+/// lines without end, as minified files have them: of those, what changes and what is near it.
 pub fn unified_patch(path: &Path, before: &str, after: &str) -> String {
     let name = path.display().to_string();
-    similar::TextDiff::from_lines(before, after).unified_diff().header(&name, &name).to_string()
+    let patch = similar::TextDiff::from_lines(before, after)
+        .unified_diff()
+        .header(&name, &name)
+        .to_string();
+    let lines: Vec<&str> = patch.split_inclusive('\n').collect();
+    let mut out = String::with_capacity(patch.len());
+    let mut at = 0;
+    while let Some(line) = lines.get(at).copied() {
+        at += 1;
+        // What is new is shown whole.
+        if line.starts_with('+') || !is_long(line) {
+            out.push_str(line);
+            continue;
+        }
+        // That a line has no end is said between the two.
+        let is_open = lines.get(at).is_some_and(|next| next.starts_with('\\'));
+        let new = lines.get(at + usize::from(is_open)).and_then(|next| next.strip_prefix('+'));
+        let Some((old, new)) = line.strip_prefix('-').zip(new) else {
+            out.extend(line.chars().take(MAX_AROUND_CHARS));
+            out.push_str("...\n");
+            continue;
+        };
+        let start = old.chars().zip(new.chars()).take_while(|(a, b)| a == b).count();
+        let most = old.chars().count().min(new.chars().count()) - start;
+        let ends = old.chars().rev().zip(new.chars().rev()).take(most);
+        let end = ends.take_while(|(a, b)| a == b).count();
+        let open = if is_open { lines[at] } else { "" };
+        out.extend(["-", &window(old, start, end), open, "+", &window(new, start, end)]);
+        at += 1 + usize::from(is_open);
+    }
+    out
+}
+
+fn is_long(line: &str) -> bool {
+    line.len() > MAX_PATCH_LINE_CHARS && line.chars().count() > MAX_PATCH_LINE_CHARS
+}
+
+/// A line without most of its first `start` and last `end` characters.
+fn window(line: &str, start: usize, end: usize) -> String {
+    let count = line.chars().count();
+    let from = start.saturating_sub(MAX_AROUND_CHARS);
+    let to = (count - end + MAX_AROUND_CHARS).min(count);
+    let mut out = String::from(if from > 0 { "..." } else { "" });
+    out.extend(line.chars().take(to).skip(from));
+    if to < count {
+        out.push_str("...");
+    }
+    if !out.ends_with('\n') {
+        out.push('\n');
+    }
+    out
 }
 
 /// A configuration's text with its secrets replaced, line breaks kept.

@@ -28,9 +28,11 @@ pub(super) fn convert(
     let keys = if is_crush { keys(ImportHost::Goose) } else { keys(host) };
     for (theirs, ours) in keys.iter().chain(&KEYS_ANYWHERE) {
         match (left.remove(*theirs), ours.strip_prefix("tools.")) {
-            (Some(value), None) => insert(&mut out, ours, Some(value)),
+            (Some(Value::Null) | None, _) => {}
             (Some(value), Some(rule)) => tools(list(Some(value)), rule, &mut out),
-            (None, _) => {}
+            (Some(value), None) if value.is_number() => insert(&mut out, ours, Some(value)),
+            // Of another form than any that is known: told below.
+            (Some(value), None) => insert(&mut left, theirs, Some(value)),
         }
     }
     match host {
@@ -49,6 +51,11 @@ pub(super) fn convert(
     }
     // It reads `$NAME` as Gemini CLI does.
     references(if is_crush { ImportHost::GeminiCli } else { host }, &mut out);
+    for foreign in foreign_references(host, &out) {
+        notes.push(format!(
+            "`{name}`: `{foreign:.60}` has no counterpart here; write the value, or a reference"
+        ));
+    }
     // What people write for people changes nothing.
     let quiet = ["description", "icon", "name"];
     let ignored = left.keys().map(String::as_str).filter(|key| !quiet.contains(key));
@@ -74,8 +81,11 @@ fn transport(
         .or_else(|| left.remove("transportType"))
         .or_else(|| left.remove("transport"))
         .and_then(|value| value.as_str().map(str::to_owned));
-    let urls = [("httpUrl", "http"), ("url", ""), ("serverUrl", "")];
-    let url = urls.into_iter().find_map(|(key, kind)| Some((key, kind, left.remove(key)?)));
+    let urls = [("httpUrl", "http"), ("url", ""), ("serverUrl", ""), ("baseUrl", "")];
+    let url = urls.into_iter().find_map(|(key, kind)| {
+        let url = left.remove(key).filter(|url| !url.is_null() && url != "");
+        Some((key, kind, url?))
+    });
     let is_program = |command: &Value| command.as_str().is_some_and(|it| !it.trim().is_empty());
     if let Some(command) = left.remove("command").filter(is_program)
         && url.is_none()
@@ -195,11 +205,12 @@ fn opencode(left: &mut Map<String, Value>) {
 /// Kinds of Goose's extensions that are parts of the program.
 const GOOSE_PARTS: [&str; 4] = ["builtin", "platform", "frontend", "inline_python"];
 
-/// Whether an entry names a part of the program itself.
+/// Whether an entry names a part of the program itself, or one of its extensions.
 pub(super) fn is_built_in(host: ImportHost, entry: &Map<String, Value>) -> bool {
     let kind = entry.get("type").or_else(|| entry.get("config")?.get("type"));
-    host == ImportHost::Goose
-        && kind.and_then(Value::as_str).is_some_and(|kind| GOOSE_PARTS.contains(&kind))
+    let is_part = kind.and_then(Value::as_str).is_some_and(|kind| GOOSE_PARTS.contains(&kind));
+    let is_extension = entry.get("source").is_some_and(|source| source == "extension");
+    host == ImportHost::Goose && is_part || host == ImportHost::Zed && is_extension
 }
 
 fn goose(left: &mut Map<String, Value>) {
@@ -268,7 +279,16 @@ fn forwarded(
     out: &mut Map<String, Value>,
     (key, name, notes): (&str, &str, &mut Vec<String>),
 ) {
-    let forwarded: Vec<String> = list(left.remove(key));
+    // A newer form of Codex says where each comes from.
+    let named = |value: Value| match value {
+        Value::Object(mut of) => of.remove("name").unwrap_or_default(),
+        other => other,
+    };
+    let all = left.remove(key).and_then(|all| match all {
+        Value::Array(all) => Some(all.into_iter().map(named).collect()),
+        _ => None,
+    });
+    let forwarded: Vec<String> = list(all);
     if !forwarded.is_empty() {
         let mut env = map(out.remove("env"));
         for variable in forwarded {
@@ -315,11 +335,56 @@ fn references(host: ImportHost, out: &mut Map<String, Value>) {
                 | ImportHost::Goose => text.replace("${", "$${"),
                 ImportHost::GeminiCli => dollar_names(text),
                 ImportHost::Opencode => renamed(&text.replace("${", "$${"), ("{env:", "}")),
-                ImportHost::Continue => renamed(text, ("${{ secrets.", " }}")),
+                ImportHost::Continue => {
+                    renamed(&renamed(text, ("${{ secrets.", " }}")), ("${{ inputs.", " }}"))
+                }
                 _ => text.to_owned(),
             };
             text.replace(OURS, "$")
         });
+    }
+}
+
+/// What in an entry stands for a value that only its program, or an editor, has: `${file:/x}`.
+fn foreign_references(host: ImportHost, entry: &Map<String, Value>) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut values: Vec<&Value> = entry.values().collect();
+    while let Some(value) = values.pop() {
+        match value {
+            Value::String(text) => texts.push(text),
+            Value::Array(list) => values.extend(list),
+            Value::Object(map) => values.extend(map.values()),
+            _ => {}
+        }
+    }
+    let mut out = Vec::new();
+    for text in texts {
+        for (at, open) in text.match_indices("${") {
+            let inside = text.get(at + open.len()..).unwrap_or_default();
+            let inside = inside.split('}').next().unwrap_or_default();
+            let is_literal = text.get(..at).is_some_and(|before| before.ends_with('$'));
+            if !is_literal && !is_reference_here(inside) {
+                out.push(format!("${{{inside}}}"));
+            }
+        }
+        if host == ImportHost::Opencode
+            && let Some((_, file)) = text.split_once("{file:")
+        {
+            out.push(format!("{{file:{}}}", file.split('}').next().unwrap_or_default()));
+        }
+    }
+    out.dedup();
+    out
+}
+
+/// Whether what stands in `${...}` is a reference of ours.
+fn is_reference_here(inside: &str) -> bool {
+    let name = inside.split_once(":-").map_or(inside, |(name, _)| name);
+    match name.split_once(':') {
+        Some((scheme, _)) => ["env", "input", "secret", "keyring", "cmd"].contains(&scheme),
+        None => {
+            name == "/" || name.chars().all(|c| c.is_ascii_alphanumeric() || "_().-".contains(c))
+        }
     }
 }
 

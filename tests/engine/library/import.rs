@@ -299,6 +299,67 @@ fn the_preview_is_a_patch_without_secrets() {
     assert_eq!(preview_import(Path::new("mcp.json"), OURS, OURS), "");
 }
 
+/// What a program writes in another form than ours is told of, or taken over; an entry that could not
+/// be read by ourselves is never made of it.
+#[test]
+fn what_has_no_form_here_is_told_by_name() {
+    let read = |host, file: &str, text: &str| {
+        read_import_text(host, Path::new(file), text, &environment()).expect("read")
+    };
+    let entry = |found: &Imported, name: &str| {
+        let found = found.servers.iter().find(|(known, _)| known.as_str() == name);
+        found.map(|(_, entry)| entry.clone()).unwrap_or_default()
+    };
+    let text = json!({"mcp": {"servers": {"a": {"type": "remote", "url": "https://a.example",
+        "headers": {"H": "{file:/key}"}, "timeout": {"startup": 1, "request": 2}}}}});
+    let found = read(ImportHost::Opencode, "opencode.json", &text.to_string());
+    assert!(entry(&found, "a").get("timeoutMs").is_none(), "{found:?}");
+    let notes = found.notes.join("\n");
+    assert!(notes.contains("`{file:/key}`") && notes.contains("timeout"), "{notes}");
+    let text = json!({"mcpServers": {"w": {"serverUrl": "https://a.example/mcp",
+        "headers": {"X": "${file:/key}", "Y": "${env:Y} ${HOME:-/x} $${z}"}}}});
+    let found = read(ImportHost::Windsurf, "mcp_config.json", &text.to_string());
+    assert_eq!(found.notes.len(), 1, "{:?}", found.notes);
+    assert!(found.notes[0].contains("`w`: `${file:/key}`"), "{:?}", found.notes);
+    let text = json!({"mcpServers": {
+        "on": {"isActive": true, "type": "streamableHttp", "baseUrl": "https://a.example/mcp"},
+        "off": {"isActive": false, "command": "x", "baseUrl": ""}}});
+    let found = read(ImportHost::Cursor, "mcp.json", &text.to_string());
+    assert_eq!(entry(&found, "on"), json!({"type": "http", "url": "https://a.example/mcp"}));
+    assert_eq!(entry(&found, "off"), json!({"command": "x", "disabled": true}));
+    assert!(found.notes.is_empty(), "{:?}", found.notes);
+    let text = "{\"context_servers\": {\"e\": {\"source\": \"extension\", \"settings\": {}}, \"c\": {\"command\": \"x\"}}}";
+    let found = read(ImportHost::Zed, "zed/settings.json", text);
+    assert_eq!(found.notes, ["`e` is a part of Zed and was left out"]);
+    let text = "[mcp_servers.a]\ncommand = \"x\"\nenv_vars = [\"T\", { name = \"R\", source = \"remote\" }]\n";
+    let found = read(ImportHost::Codex, "config.toml", text);
+    assert_eq!(entry(&found, "a")["env"], json!({"T": "${T}", "R": "${R}"}));
+    let text = "mcpServers:\n  - {name: a, command: x, env: {K: '${{ inputs.K }}', L: '${{ secrets.L }}'}}\n";
+    let found = read(ImportHost::Continue, "config.yaml", text);
+    assert_eq!(entry(&found, "a")["env"], json!({"K": "${K}", "L": "${L}"}));
+}
+
+/// Programs minify their files, and keep more in them than their servers.
+#[test]
+fn the_preview_of_a_line_without_end_shows_what_changes_in_it() {
+    let private = "what I asked ".repeat(4_000);
+    for end in ["", "\n"] {
+        let ours = format!("{{\"history\": [\"é{private}\"], \"servers\": {{}}}}{end}");
+        let entry = "\"servers\": {\"new\": {\"command\": \"x\"}}}";
+        let text = ours.replace("\"servers\": {}}", entry);
+        let patch = preview_import(Path::new("mcp.json"), &ours, &text);
+        assert!(patch.contains("{\"new\": {\"command\": \"x\"}}"), "{patch}");
+        assert!(patch.contains("\n-...") && patch.contains("\n+..."), "{patch}");
+        assert!(patch.len() < 1_000, "{}", patch.len());
+    }
+    // One beside the change is cut, whatever is in it.
+    let ours = format!("{{\n\"history\": \"{private}\",\n\"servers\": {{}}\n}}\n");
+    let text = ours.replace("{}", "{\"new\": {\"command\": \"x\"}}");
+    let patch = preview_import(Path::new("mcp.json"), &ours, &text);
+    assert!(patch.contains("+\"servers\": {\"new\": "), "{patch}");
+    assert!(patch.len() < 1_000, "{}", patch.len());
+}
+
 #[test]
 fn files_are_known_by_their_place_and_listed() {
     let mut env = environment();
