@@ -2,8 +2,10 @@
 //! Nothing in it is trusted: text is cut and made safe, names and addresses have to look like ones,
 //! and an argument can never become an option of the program that starts the server. Pure.
 
+use std::net::Ipv4Addr;
+
 use serde_json::{Map, Value, json};
-use url::Url;
+use url::{Host, Url};
 
 use base::SafeText;
 use base::address::is_loopback;
@@ -231,6 +233,29 @@ fn is_version(version: &str) -> bool {
     is_plain(version, ".+-_") && version.contains(|c: char| c.is_ascii_digit())
 }
 
+/// One version of a package, as the program that starts packages of this kind reads it: to npm `1`,
+/// `1.2` and `1.x` are ranges, and a word is a tag; elsewhere what begins with a digit is a version.
+fn is_package_version(kind: &str, version: &str) -> bool {
+    let numbers = version.strip_prefix('v').unwrap_or(version);
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+    let is_exact = if kind == "npm" {
+        let core = numbers.split(['-', '+']).next().unwrap_or_default();
+        core.split('.').count() == 3 && core.split('.').all(is_number)
+    } else {
+        numbers.starts_with(|c: char| c.is_ascii_digit()) && !numbers.split('.').any(|it| it == "x")
+    };
+    is_version(version) && is_exact
+}
+
+/// The name of an npm package: `NAME`, or `@SCOPE/NAME`. One with a slash and no scope would be a
+/// folder or a repository, and one with the ending of an archive a file.
+fn is_npm_name(name: &str) -> bool {
+    let is_archive = [".tgz", ".tar.gz", ".tar"].iter().any(|end| name.ends_with(end));
+    let bare = name.strip_prefix('@').unwrap_or(name);
+    let has_scope = bare.len() < name.len();
+    is_plain(bare, "._-/") && bare.matches('/').count() == usize::from(has_scope) && !is_archive
+}
+
 /// The entry of a package by its name and version: `npm`, `pypi` or `oci`.
 ///
 /// # Errors
@@ -257,13 +282,13 @@ fn package(part: &Value, server: &str) -> Result<ServerWay, String> {
         return Err(format!("a package that is reached over {transport}; only stdio is started"));
     }
     let exact = || {
-        if is_version(&version) {
+        if is_package_version(&kind, &version) {
             Ok(())
         } else {
             Err("`version` is not one version, such as 1.2.3".to_owned())
         }
     };
-    let mut parts = Parts { server, inputs: Vec::new() };
+    let mut parts = Parts { server, kind: &kind, inputs: Vec::new() };
     let own = parts.arguments(part, "packageArguments")?;
     let runtime = parts.arguments(part, "runtimeArguments")?;
     let env = parts.variables(part, "environmentVariables")?;
@@ -279,8 +304,7 @@ fn package(part: &Value, server: &str) -> Result<ServerWay, String> {
     let (kind, command, args): (&'static str, &str, Vec<Value>) = match kind.as_str() {
         "npm" => {
             exact()?;
-            let bare = identifier.strip_prefix('@').unwrap_or(&identifier);
-            if !is_plain(bare, "._-/") || bare.matches('/').count() > 1 {
+            if !is_npm_name(&identifier) {
                 return Err(no_name(&identifier, "an npm package"));
             }
             ("npm", "npx", vec![json!("-y"), json!(format!("{identifier}@{version}"))])
@@ -346,11 +370,18 @@ fn package(part: &Value, server: &str) -> Result<ServerWay, String> {
     })
 }
 
+/// Tags that are made to name another image each time.
+const MOVING_TAGS: [&str; 13] = [
+    "latest", "stable", "main", "master", "trunk", "develop", "dev", "edge", "nightly", "next",
+    "canary", "beta", "rolling",
+];
+
 /// Whether an image has a digest, or a tag that does not move.
 pub(crate) fn is_pinned_image(image: &str) -> bool {
     let last = image.rsplit('/').next().unwrap_or_default();
-    let tag = last.split_once(':').map(|(_, tag)| tag);
-    image.contains("@sha256:") || tag.is_some_and(|tag| !tag.is_empty() && tag != "latest")
+    let tag = last.split_once(':').map(|(_, tag)| tag.to_ascii_lowercase());
+    let is_fixed = |tag: String| !tag.is_empty() && !MOVING_TAGS.contains(&&*tag);
+    image.contains("@sha256:") || tag.is_some_and(is_fixed)
 }
 
 /// A container, with what its variables need and nothing of this machine.
@@ -412,7 +443,7 @@ fn remote(part: &Value, server: &str) -> Result<ServerWay, String> {
         "sse" => "sse",
         other => return Err(format!("`{}` is not a transport", SafeText::cut(other, 40))),
     };
-    let mut parts = Parts { server, inputs: Vec::new() };
+    let mut parts = Parts { server, kind: "remote", inputs: Vec::new() };
     let written = text(part, "url")?.ok_or("`url` is missing")?;
     let url = parts.template(&written, part.get("variables"))?;
     // The address with its variables filled in has to be one; they must not choose the host.
@@ -441,6 +472,9 @@ fn remote(part: &Value, server: &str) -> Result<ServerWay, String> {
 /// An address that is encrypted, or on this machine.
 fn address(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("the address is none: {error}"))?;
+    if is_no_host(&url) {
+        return Err("the address is one of the network itself, where no server is".to_owned());
+    }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("the address has a user name in it".to_owned());
     }
@@ -454,10 +488,54 @@ fn address(text: &str) -> Result<Url, String> {
     }
 }
 
+/// Whether the host of an address is a number that stands for no server: the local link, where the
+/// services of a cloud's machine are, all hosts, or none.
+fn is_no_host(url: &Url) -> bool {
+    let of_4 = |ip: Ipv4Addr| {
+        ip.is_link_local() || ip.is_multicast() || ip.is_broadcast() || ip.octets()[0] == 0
+    };
+    match url.host() {
+        Some(Host::Ipv4(ip)) => of_4(ip),
+        Some(Host::Ipv6(ip)) => {
+            let inner = ip.to_ipv4_mapped();
+            ip.is_unspecified()
+                || ip.is_multicast()
+                || ip.is_unicast_link_local()
+                || inner.is_some_and(of_4)
+        }
+        Some(Host::Domain(_)) | None => false,
+    }
+}
+
+/// Variables that say to npm, uv, the .NET tools, Docker and what they start where packages come from,
+/// what they trust, where their settings are, and which programs and modules are found first. With a
+/// value of a stranger the pinned package would be another one.
+const STEERING: &str = "\
+    PATH PATHEXT COMSPEC SHELL HOME USERPROFILE APPDATA LOCALAPPDATA TMPDIR TEMP TMP \
+    HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE \
+    REQUESTS_CA_BUNDLE OPENSSL_CONF NODE_PATH NODE_EXTRA_CA_CERTS NODE_TLS_REJECT_UNAUTHORIZED \
+    PYTHONPATH PYTHONUSERBASE PYTHONWARNINGS PYTHONBREAKPOINT PYTHONEXECUTABLE VIRTUAL_ENV";
+
+/// Whether a variable is one of those for packages of this kind; further ones begin in this way.
+fn steers(kind: &str, variable: &str) -> bool {
+    let own: &[&str] = match kind {
+        "npm" => &["NPM_CONFIG_", "YARN_", "PNPM_", "BUN_", "COREPACK_"],
+        "pypi" => &["UV_", "PIP_"],
+        "nuget" => &["DOTNET_", "NUGET_"],
+        _ => &["DOCKER_", "BUILDX_"],
+    };
+    let starts = own.iter().chain(&["XDG_", "GIT_CONFIG", "GIT_SSH"]);
+    let name = variable.to_ascii_uppercase();
+    STEERING.split(' ').any(|one| one == name)
+        || starts.into_iter().any(|start| name.starts_with(start))
+}
+
 /// What the parts of a package need.
 struct Parts<'p> {
     /// The server, whose name keeps its inputs apart from those of others.
     server: &'p str,
+    /// What kind of package it is.
+    kind: &'p str,
     inputs: Vec<ServerInput>,
 }
 
@@ -502,7 +580,8 @@ impl Parts<'_> {
         Ok(out)
     }
 
-    /// The variables or headers under a key.
+    /// The variables or headers under a key; none of them is one of [`STEERING`] with a value of the
+    /// entry.
     fn variables(&mut self, part: &Value, key: &str) -> Result<Map<String, Value>, String> {
         let list = match part.get(key) {
             None | Some(Value::Null) => return Ok(Map::new()),
@@ -522,6 +601,12 @@ impl Parts<'_> {
             }
             if is_hook(&name, "") {
                 return Err(format!("`{name}` would change how programs are loaded"));
+            }
+            let is_set = ["value", "default"].iter().any(|key| !variable[key].is_null());
+            if key != "headers" && is_set && steers(self.kind, &name) {
+                return Err(format!(
+                    "`{name}` would change where the program that starts the package takes it from"
+                ));
             }
             if let Some(value) = self.value(variable, &name, true)? {
                 out.insert(name, json!(value));
@@ -693,6 +778,28 @@ mod tests {
     }
 
     #[test]
+    fn what_only_looks_hostile_is_taken() {
+        for (kind, name, version) in [
+            ("npm", "@a/b", "1.2.3-beta.1+build.5"),
+            ("npm", "a.b_c", "v0.10.0"),
+            ("pypi", "a", "2"),
+            ("pypi", "a", "2026.1rc1"),
+            ("nuget", "A.B", "1.0.0.4-x"),
+        ] {
+            package_way(kind, name, version).expect(version);
+        }
+        // A user may steer what the entry only offers, and settings of a server are none.
+        let server = with(json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
+            "environmentVariables": [{"name": "HTTPS_PROXY"}, {"name": "NODE_ENV", "value": "test"},
+                {"name": "DOCKER_HOST", "default": "tcp://me"}, {"name": "GIT_AUTHOR", "value": "me"}]}));
+        let server = server.expect("read");
+        assert_eq!((server.ways.len(), server.refused.len()), (1, 0), "{:?}", server.refused);
+        let remote = json!({"name": "a/b", "version": "1", "remotes": [
+            {"type": "streamable-http", "url": "https://10.1.2.3/mcp"}]});
+        assert_eq!(parse(&remote).expect("read").ways.len(), 1, "of a company's own registry");
+    }
+
+    #[test]
     fn hostile_entries_are_refused_with_the_field() {
         for (name, version) in [
             ("io.example/../../etc", "1"),
@@ -725,6 +832,20 @@ mod tests {
             (npm("git+ssh://evil/x", "1.0.0"), "identifier"),
             (npm("x", "latest"), "version"),
             (npm("x", "*"), "version"),
+            (npm("x", "1"), "version"),
+            (npm("x", "1.2"), "version"),
+            (npm("x", "1.x"), "version"),
+            (npm("x", "1.2.x"), "version"),
+            (npm("x", "next-14"), "version"),
+            (npm("x", "1.2.3.4"), "version"),
+            (npm("user/repository", "1.0.0"), "identifier"),
+            (npm("@scope", "1.0.0"), "identifier"),
+            (npm("@/x", "1.0.0"), "identifier"),
+            (npm("x.tgz", "1.0.0"), "identifier"),
+            (json!({"registryType": "pypi", "identifier": "x", "version": "beta2"}), "version"),
+            (json!({"registryType": "nuget", "identifier": "x", "version": "1.x"}), "version"),
+            (json!({"registryType": "oci", "identifier": "x:Stable"}), "another image each time"),
+            (json!({"registryType": "oci", "identifier": "x", "version": "main"}), "another image"),
             (json!({"registryType": "cargo", "identifier": "x", "version": "1"}), "`cargo`"),
             (json!({"registryType": 7}), "registryType"),
             (json!({"registryType": "oci", "identifier": "x"}), "no version"),
@@ -746,6 +867,26 @@ mod tests {
                 json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
                 "environmentVariables": [{"name": "LD_PRELOAD", "value": "/tmp/x.so"}]}),
                 "LD_PRELOAD",
+            ),
+            (
+                json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
+                "environmentVariables": [{"name": "npm_config_registry", "value": "https://e.example"}]}),
+                "`npm_config_registry` would change where",
+            ),
+            (
+                json!({"registryType": "pypi", "identifier": "x", "version": "1.0",
+                "environmentVariables": [{"name": "UV_DEFAULT_INDEX", "default": "https://e.example"}]}),
+                "`UV_DEFAULT_INDEX` would change where",
+            ),
+            (
+                json!({"registryType": "oci", "identifier": "x:1",
+                "environmentVariables": [{"name": "DOCKER_HOST", "value": "tcp://e.example"}]}),
+                "`DOCKER_HOST` would change where",
+            ),
+            (
+                json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
+                "environmentVariables": [{"name": "Path", "value": "{p}", "variables": {"p": {}}}]}),
+                "`Path` would change where",
             ),
             (
                 json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
@@ -776,6 +917,11 @@ mod tests {
             ("http://h.example/mcp", "https"),
             ("https://user:pass@h.example/mcp", "user name"),
             ("https://{host}/mcp", "host"),
+            ("https://169.254.169.254/latest", "network itself"),
+            ("https://[fe80::1]/mcp", "network itself"),
+            ("https://[::ffff:169.254.169.254]/mcp", "network itself"),
+            ("https://0.0.0.0/mcp", "network itself"),
+            ("https://2852039166/mcp", "network itself"),
         ] {
             let server = parse(
                 &json!({"name": "a/b", "version": "1", "remotes": [{"type": "sse", "url": url}]}),
