@@ -1,8 +1,8 @@
 //! Schemas of a document as schemas of tools: JSON Schema 2020-12, complete in itself.
 //!
-//! What a schema refers to moves into `$defs`. The dialect of `OpenAPI` 3.0 (`nullable`, flags beside
-//! limits, `example`) is written as 2020-12 has it. Properties that only responses hold
-//! (`readOnly`) are left out: the schemas are those of requests.
+//! What a schema refers to moves into `$defs`; `oneOf` becomes `anyOf`. The dialect of `OpenAPI` 3.0
+//! (`nullable`, flags beside limits, `example`) is written as 2020-12 has it. Properties that only
+//! responses hold (`readOnly`) are left out: the schemas are those of requests.
 
 use std::collections::VecDeque;
 
@@ -172,6 +172,9 @@ impl<'d> ToolSchemas<'d> {
         if let (Some(example), false) = (map.get("example"), out.contains_key("examples")) {
             out.insert("examples".to_owned(), json!([example]));
         }
+        if let Some(options) = out.shift_remove("oneOf") {
+            one_of_as_any_of(options, &mut out);
+        }
         if self.is_older {
             modernize(map, &mut out);
         }
@@ -207,6 +210,20 @@ impl<'d> ToolSchemas<'d> {
             schema.get("readOnly") == Some(&Value::Bool(true))
         };
         each.filter(|(_, schema)| is_hidden(schema)).map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+/// Has a value fit any of several alternatives where it should fit exactly one. Those of APIs overlap,
+/// since a `discriminator`, or the API itself, tells them apart: strictly read, no value would fit
+/// alternatives that require nothing.
+fn one_of_as_any_of(options: Value, out: &mut Map<String, Value>) {
+    if !out.contains_key("anyOf") {
+        out.insert("anyOf".to_owned(), options);
+        return;
+    }
+    let all = out.entry("allOf").or_insert_with(|| json!([]));
+    if let Some(all) = all.as_array_mut() {
+        all.push(json!({ "anyOf": options }));
     }
 }
 
@@ -266,6 +283,23 @@ mod tests {
             }})
         );
         assert!(definitions.is_empty());
+    }
+
+    #[test]
+    fn alternatives_of_an_api_may_overlap() {
+        let (cat, dog) =
+            (json!({"properties": {"claws": {}}}), json!({"properties": {"bark": {}}}));
+        let root = json!({"s": {"type": "object", "oneOf": [cat, dog], "properties": {
+            "both": {"oneOf": [{"type": "integer"}, {"type": "number"}], "anyOf": [{"minimum": 1}],
+                "allOf": [{"maximum": 9}]},
+        }}});
+        let (schema, _) = convert(&root, false);
+        assert_eq!(schema["anyOf"], json!([cat, dog]));
+        let both = &schema["properties"]["both"];
+        assert_eq!(both["anyOf"], json!([{"minimum": 1}]));
+        let numbers = json!({"anyOf": [{"type": "integer"}, {"type": "number"}]});
+        assert_eq!(both["allOf"], json!([{"maximum": 9}, numbers]));
+        assert!(schema.get("oneOf").is_none() && both.get("oneOf").is_none(), "{schema}");
     }
 
     #[test]
