@@ -494,7 +494,11 @@ fn read_log(
     }
     if let Some((length, live)) = live {
         if !is_same(&live, path) {
-            return Err(format!("{}: it was set aside just now: try again", spelled(path)));
+            let why = match path.symlink_metadata() {
+                Ok(meta) if meta.is_symlink() => "it is a link: name the file itself",
+                _ => "it was set aside just now: try again",
+            };
+            return Err(format!("{}: {why}", spelled(path)));
         }
         read_file(path, length, &mut each)?;
         files.push(path.to_owned());
@@ -815,6 +819,11 @@ mod tests {
             }
             let log = log(&place);
             log.write(&event("s.t")).expect_err(how);
+            let told = verify_audit(&place, None).expect_err(how);
+            assert!(
+                told.contains(if how == "link" { "it is a link" } else { "it is a folder" }),
+                "{told}"
+            );
             assert!(log.problem().is_some_and(|told| told.contains("so they are refused")));
             match how {
                 "link" => std::fs::remove_file(&place).expect("removed"),
