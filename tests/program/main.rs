@@ -41,6 +41,7 @@ mod gateway;
 mod local;
 mod mock;
 mod openapi;
+mod packages;
 mod readme;
 mod recording;
 mod start_order;

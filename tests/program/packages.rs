@@ -1,0 +1,93 @@
+//! What `.ci/package` makes stands where those who fetch it look.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The manifest's table of this name, its texts by key.
+fn table(name: &str) -> BTreeMap<String, String> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let text = std::fs::read_to_string(manifest).expect("a manifest");
+    let (_, rest) = text.split_once(&format!("\n[{name}]\n")).expect("a table");
+    let lines = rest.lines().take_while(|line| !line.starts_with('['));
+    let pairs = lines.filter_map(|line| line.split_once(" = "));
+    pairs.map(|(key, value)| (key.to_owned(), value.trim_matches('"').to_owned())).collect()
+}
+
+/// A template as `cargo binstall` fills it in; a variable that it does not know fails the test.
+fn filled(template: &str, known: &[(&str, &str)]) -> String {
+    let mut out = template.to_owned();
+    for (name, value) in known {
+        out = out.replace(&format!("{{ {name} }}"), value);
+    }
+    assert!(!out.contains('{'), "{out}");
+    out
+}
+
+/// Makes the archive for a system of a file that stands for the program; the names in it.
+fn archive(target: &str, out: &Path) -> (PathBuf, Vec<String>) {
+    let binary = out.join("program");
+    std::fs::write(&binary, "program").expect("written");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let run = |command: &mut Command| {
+        let done = command.output().expect("python3 runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("text")
+    };
+    let package = root.join(".ci/package");
+    let args = ["archive", "--target", target, "--binary"];
+    run(Command::new("python3").arg(package).args(args).arg(&binary).arg("--out").arg(out));
+    let all = std::fs::read_dir(out).expect("a folder").filter_map(Result::ok);
+    let mut found = all.map(|entry| entry.path()).filter(|path| *path != binary);
+    let made = found.next().expect("an archive");
+    let list = "import sys, shutil; shutil.unpack_archive(sys.argv[1], sys.argv[2])";
+    let inside = out.join("inside");
+    run(Command::new("python3").args(["-c", list]).arg(&made).arg(&inside));
+    let mut names = Vec::new();
+    for folder in std::fs::read_dir(&inside).expect("unpacked").filter_map(Result::ok) {
+        for file in std::fs::read_dir(folder.path()).expect("a folder").filter_map(Result::ok) {
+            let name = file.path().strip_prefix(&inside).expect("within").to_owned();
+            names.push(name.to_str().expect("a name").to_owned());
+        }
+    }
+    (made, names)
+}
+
+#[test]
+fn cargo_binstall_finds_the_archives_and_the_program_in_them() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return;
+    }
+    let settings = table("package.metadata.binstall");
+    let windows = table("package.metadata.binstall.overrides.x86_64-pc-windows-msvc");
+    for target in ["x86_64-unknown-linux-musl", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"] {
+        let is_windows = target.contains("windows");
+        let of = |key: &str| windows.get(key).filter(|_| is_windows).or(settings.get(key));
+        // The endings that are tried for a format.
+        let suffixes: &[&str] = match of("pkg-fmt").map(String::as_str) {
+            Some("tgz") => &[".tgz", ".tar.gz"],
+            Some("zip") => &[".zip"],
+            other => panic!("{other:?} is not made"),
+        };
+        let (version, out) = (env!("CARGO_PKG_VERSION"), tempfile::tempdir().expect("a folder"));
+        let (made, names) = archive(target, out.path());
+        let known = |suffix: &'static str| {
+            [
+                ("name", "mcpdeck"),
+                ("repo", "https://forge.example/mcpdeck"),
+                ("version", version),
+                ("target", target),
+                ("bin", "mcpdeck"),
+                ("binary-ext", if is_windows { ".exe" } else { "" }),
+                ("archive-suffix", suffix),
+            ]
+        };
+        let template = of("pkg-url").expect("an address");
+        let mut urls = suffixes.iter().map(|suffix| filled(template, &known(suffix)));
+        let name = made.file_name().and_then(|name| name.to_str()).expect("a name");
+        let end = format!("/releases/download/v{version}/{name}");
+        assert!(urls.any(|url| url.ends_with(&end)), "{end}");
+        let program = filled(of("bin-dir").expect("a place"), &known(suffixes[0]));
+        assert!(names.contains(&program), "{program} is none of {names:?}");
+    }
+}
