@@ -132,6 +132,7 @@ pub const THEMES: terminal::theme::ShippedThemes = &[
     ("light", include_str!("../themes/light.toml")),
     ("high-contrast", include_str!("../themes/high-contrast.toml")),
     ("catppuccin", include_str!("../themes/catppuccin.toml")),
+    ("catppuccin-latte", include_str!("../themes/catppuccin-latte.toml")),
     ("gruvbox", include_str!("../themes/gruvbox.toml")),
     ("tokyo-night", include_str!("../themes/tokyo-night.toml")),
     ("tokyo-night-light", include_str!("../themes/tokyo-night-light.toml")),

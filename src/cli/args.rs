@@ -181,8 +181,8 @@ pub struct DashboardArgs {
     #[arg(long, help_heading = "Dashboard")]
     pub ascii: bool,
 
-    /// Theme: default, dark, light, high-contrast, catppuccin, gruvbox, tokyo-night[-light], nord,
-    /// solarized[-light], or your own.
+    /// Theme: default, dark, light, high-contrast, catppuccin[-latte], gruvbox, tokyo-night[-light],
+    /// nord, solarized[-light], or your own.
     #[arg(long, value_name = "NAME", help_heading = "Dashboard")]
     pub theme: Option<String>,
 

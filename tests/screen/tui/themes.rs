@@ -117,6 +117,18 @@ fn what_a_shipped_theme_colours_can_be_read_on_every_ground_it_is_drawn_on() {
 }
 
 #[test]
+fn the_selected_row_stands_out_from_the_screen_and_from_popups() {
+    for theme in coloured_themes() {
+        let Some(row) = theme.style(Role::Selection).bg.and_then(channels) else { continue };
+        for ground in [theme.style(Role::Text).bg, theme.raised()] {
+            let Some(ground) = ground.and_then(channels) else { continue };
+            let ratio = contrast(row, ground);
+            assert!(ratio >= 3.0, "{}: {ratio:.2}", theme.name());
+        }
+    }
+}
+
+#[test]
 fn every_cell_of_the_main_screens_can_be_read_in_every_shipped_theme() {
     let mut poor = BTreeMap::new();
     for theme in coloured_themes() {
