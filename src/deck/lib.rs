@@ -72,7 +72,7 @@ pub use policy::{
 pub use recording::{
     ExportFormat, PlayedPart, Player, RecordedOperation, RecordedOperations, RecordedOutcome,
     Recorder, Recording, RecordingLine, RecordingLosses, RecordingPart, Scan, Scrubbed, Scrubber,
-    export_recording, recording_schema, refuses_discovery,
+    export_recording, recording_schema, refuses_discovery, says_error,
 };
 pub use saved::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget};
 pub use situation::{FileText, InputState, InputView, Situation, ValuesInEffect};

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use base::{LogRecord, ServerName, Timestamp};
 pub use export::{ExportFormat, RecordingPart, export_recording};
 use host::Record;
-pub use operations::{RecordedOperation, RecordedOperations, RecordedOutcome};
+pub use operations::{RecordedOperation, RecordedOperations, RecordedOutcome, says_error};
 pub use play::{PlayedPart, Player, Scan, refuses_discovery};
 use protocol::TrafficRecord;
 pub use write::{Recorder, Scrubbed, Scrubber};

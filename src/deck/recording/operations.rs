@@ -421,8 +421,9 @@ fn micros(span: Option<Duration>) -> u64 {
     span.map_or(0, |span| span.as_micros() as u64)
 }
 
-/// Whether a result has `isError` set, in the two usual JSON spellings.
-pub(super) fn says_error(body: &str) -> bool {
+/// Whether the message of a result has `isError` set (MCP, tools, error handling), in the two usual
+/// JSON spellings.
+pub fn says_error(body: &str) -> bool {
     ["\"isError\":true", "\"isError\": true"]
         .iter()
         .any(|word| memchr::memmem::find(body.as_bytes(), word.as_bytes()).is_some())

@@ -459,9 +459,10 @@ impl<'a> Actor<'a> {
             if more > 0 {
                 shared.push(format!("{more} more"));
             }
+            let are = if shared.len() > 1 { "are tools" } else { "is a tool" };
             let (names, own) = (shared.join(", "), &self.slot.name);
             let text =
-                format!("{names} is a tool of `{other}` too: say `{own}.NAME` or `{other}.NAME`");
+                format!("{names} {are} of `{other}` too: say `{own}.NAME` or `{other}.NAME`");
             tracing::warn!(target: "mcpdeck::fact", server = %own, action = "sharedNames", "{text}");
             self.log(LogLevel::Warning, &text);
         }

@@ -319,6 +319,17 @@ fn a_request_and_its_answer_share_a_row_that_unfolds() {
 }
 
 #[test]
+fn the_result_of_a_tool_that_failed_is_a_failure_in_the_messages_too() {
+    let mut app = waterfall();
+    press(&mut app, KeyCode::Char('v'), KeyModifiers::NONE);
+    let screen = draw(&mut app, 120, 40);
+    for (name, sign) in [("ask_person", '✗'), ("read_file", '✓'), ("resources/read", '✗')] {
+        let row = screen.lines().find(|line| line.contains(name)).unwrap();
+        assert!(row.contains(sign), "{name}: {screen}");
+    }
+}
+
+#[test]
 fn an_id_that_is_used_again_is_another_request() {
     use Direction::{In, Out};
     use MessageKind::{Request, Response};
@@ -381,4 +392,33 @@ fn idle_time_is_folded_and_the_axis_is_magnified_by_keys_and_the_wheel() {
     app.update(Message::Input(Event::Mouse(scroll)));
     let screen = draw(&mut app, 120, 40);
     assert!(screen.contains("8x") || screen.contains("2x"), "{screen}");
+}
+
+#[test]
+fn what_waits_for_a_person_takes_no_room_from_what_happens() {
+    use Direction::{In, Out};
+    use MessageKind::{Request, Response};
+    let mut app = app("empty");
+    let hour = 3_600_000;
+    let items = vec![
+        frame(1, Out, Request, "memory 1 tools/call first 1"),
+        frame(400, In, Response, "memory 1 - - 1"),
+        frame(410, Out, Request, "memory 2 tools/call patient 2"),
+        frame(420, In, Request, "memory 9 sampling/createMessage - -"),
+        frame(hour, Out, Request, "memory 3 tools/call second 3"),
+        frame(hour + 300, In, Response, "memory 3 - - 3"),
+    ];
+    app.update(Message::Now(Timestamp(BEGAN + (hour + 400) * 1_000)));
+    app.update(Message::News(News::Traffic(Batch { items, first: 0, next: 6, missed: 0 }, 0)));
+    draw(&mut app, 120, 40);
+    press(&mut app, KeyCode::Char('4'), KeyModifiers::NONE);
+    press(&mut app, KeyCode::Char('v'), KeyModifiers::NONE);
+    let screen = draw(&mut app, 120, 40);
+    let row = |name: &str| screen.lines().find(|line| line.contains(name)).unwrap();
+    for name in ["first", "second"] {
+        assert!(row(name).matches('━').count() > 15, "{screen}");
+    }
+    for name in ["patient", "sampling/createMessage"] {
+        assert!(row(name).contains('░'), "{name} waits for a person: {screen}");
+    }
 }

@@ -161,9 +161,14 @@ fn draw(
     }
 }
 
-/// Whether a message says that something went wrong.
+/// Whether a message says that something went wrong: an error, or the result of a tool that failed.
 fn has_failed(record: &TrafficRecord) -> bool {
-    let is_error = record.kind == MessageKind::Error && !refuses_discovery(record);
+    let is_call = || record.method.as_ref().is_none_or(|method| method.as_str() == "tools/call");
+    let is_error = match record.kind {
+        MessageKind::Error => !refuses_discovery(record),
+        MessageKind::Response => is_call() && deck::says_error(&record.body),
+        MessageKind::Request | MessageKind::Notification | MessageKind::Junk => false,
+    };
     is_error || record.problem.is_some()
 }
 

@@ -180,7 +180,7 @@ impl Waterfall {
             self.rows[window].iter().filter_map(|number| operations.get(*number)).collect();
         let now = if cx.model.playback.is_some() { operations.latest() } else { cx.model.now };
         let center = self.selected(cx.model).map(|operation| operation.asked);
-        let axis = Axis::new(&shown, now, (self.zoom, center), list);
+        let axis = Axis::new((&shown, operations), now, (self.zoom, center), list);
         let path = self.critical_path(operations);
         axis.render(cx, axis_line, buf);
         let style = cx.selection(true);
@@ -195,7 +195,7 @@ impl Waterfall {
             let role = if is_bad(operation) { Role::Error } else { Role::Muted };
             pen.right(ink!("{}", Dur(operation.took(now))), DURATION_COLUMNS, cx.style(role));
             axis.folds(cx, pen);
-            axis.bar(operation, cx, pen);
+            axis.bar(operation, &waits(operation, operations, now), cx, pen);
         });
         scroll_bar(cx, self.rows.len(), self.list.top(), list, buf);
         if let Some(operation) = self.selected(cx.model).filter(|_| detail.height > 0) {
@@ -349,6 +349,26 @@ fn is_bad(operation: &RecordedOperation) -> bool {
     operation.has_failed() && !lasts(operation)
 }
 
+/// The spans in which an operation only waited for the user, in order; the last may go on.
+fn waits(
+    operation: &RecordedOperation,
+    operations: &RecordedOperations,
+    now: Timestamp,
+) -> Vec<(Timestamp, Timestamp)> {
+    let is_open = |one: &RecordedOperation| one.direction == Direction::In && one.ended.is_none();
+    let mut spans = operation.waiting.clone();
+    if is_open(operation) {
+        spans.push((operation.asked, now));
+    } else if operation.ended.is_none() {
+        let asked = operation.children.iter().filter_map(|number| operations.get(*number));
+        spans.extend(
+            asked.filter(|one| is_open(one)).map(|one| one.asked).min().map(|at| (at, now)),
+        );
+    }
+    spans.sort_unstable();
+    spans
+}
+
 /// Idle time longer than this, and than a tenth of all, is folded.
 const IDLE_TIMEOUT: u64 = 2_000_000;
 /// What a folded stretch is drawn as, in shares of the time in which something happened.
@@ -378,16 +398,25 @@ struct Axis {
 impl Axis {
     /// `zoom` halves what is shown so many times, around `center`.
     fn new(
-        shown: &[&RecordedOperation],
+        (shown, operations): (&[&RecordedOperation], &RecordedOperations),
         now: Timestamp,
         (zoom, center): (u32, Option<Timestamp>),
         list: Rect,
     ) -> Self {
         let mut busy: Vec<(u64, u64)> = Vec::with_capacity(shown.len());
         for operation in shown {
-            let end = if lasts(operation) { None } else { Some(operation.ended.unwrap_or(now)) };
-            let end = end.unwrap_or(operation.asked);
-            busy.push((operation.asked.0, end.0.max(operation.asked.0)));
+            let mut from = operation.asked.0;
+            if lasts(operation) {
+                busy.push((from, from));
+                continue;
+            }
+            let end = operation.ended.unwrap_or(now).0.max(from);
+            // While it waits for a person, nothing happens.
+            for (begin, until) in waits(operation, operations, now) {
+                busy.push((from, begin.0.clamp(from, end)));
+                from = until.0.clamp(from, end);
+            }
+            busy.push((from, end));
         }
         busy.sort_unstable();
         let stretches = stretched(&busy, now.0);
@@ -473,7 +502,13 @@ impl Axis {
         }
     }
 
-    fn bar(&self, operation: &RecordedOperation, cx: &Cx<'_>, pen: &mut Pen<'_>) {
+    fn bar(
+        &self,
+        operation: &RecordedOperation,
+        waiting: &[(Timestamp, Timestamp)],
+        cx: &Cx<'_>,
+        pen: &mut Pen<'_>,
+    ) {
         if self.cells == 0 {
             return;
         }
@@ -489,7 +524,7 @@ impl Axis {
                 (self.cell(*from)..=self.cell(*to)).contains(&cell)
                     && to.since(*from) > Duration::ZERO
             };
-            operation.waiting.iter().any(within)
+            waiting.iter().any(within)
         };
         for cell in self.cell(operation.asked)..=end {
             let kind = match cell {
