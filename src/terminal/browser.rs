@@ -130,6 +130,9 @@ pub struct Browser<I> {
     pub split: Split,
     /// Cells the list can use; it gets them as long as the detail keeps enough.
     pub wants: u16,
+    /// Whether the list may take more than half of a wide screen, down to a detail that is read; else
+    /// the detail has room for more than text.
+    pub is_for_reading: bool,
     pub detail: DocView,
 }
 
@@ -141,6 +144,7 @@ impl<I> Default for Browser<I> {
             filter: TextInput::default(),
             split: Split::default(),
             wants: 0,
+            is_for_reading: false,
             detail: DocView::default(),
         }
     }
@@ -152,6 +156,7 @@ impl<I: Clone + PartialEq> Browser<I> {
         // Beside a detail, a list shows no less than it does alone on a small screen.
         let most = match area.width {
             0..=138 => area.width.saturating_sub(37),
+            wide if self.is_for_reading => 101 + (wide - 138) / 2,
             wide => 52 + (wide - 139) / 2,
         };
         let least = (area.width / 2).min(most);

@@ -97,6 +97,11 @@ impl Glyphs {
         self.bars[if count == 0 { 1 } else { level.max(2) }]
     }
 
+    /// A part of a bar that lies; such bars do not touch those of the rows above and below.
+    pub fn lying(&self) -> GlyphText {
+        self.bars[if self.is_ascii() { 8 } else { 6 }]
+    }
+
     /// A column title with a sign if rows are sorted by it; `down` means descending.
     pub fn sorted(&self, title: &'static str, down: Option<bool>) -> Ink {
         let sign = down.map_or("", |down| if down { self.descending } else { self.ascending });

@@ -223,6 +223,16 @@ impl<'a> Pen<'a> {
         self
     }
 
+    /// Blanks the next cells in a style of their own: what is drawn there takes nothing of what was
+    /// there before. The pen stays where it is.
+    pub fn fresh(&mut self, cells: u16, style: Style) -> &mut Self {
+        for x in self.x..self.x + cells.min(self.room()) {
+            self.buf[(x, self.y)].reset();
+            self.buf[(x, self.y)].set_style(style);
+        }
+        self
+    }
+
     /// Repeats a sign to the end of the row.
     pub fn rule(&mut self, sign: &'static str, style: Style) -> &mut Self {
         let room = self.room();

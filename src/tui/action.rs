@@ -96,6 +96,7 @@ actions! {
     Restart = "restart", "restart", "Restart the server" => Server(ServerAction::Restart);
     StartStop = "start-stop", "start/stop", "Start or stop the server" => Server(ServerAction::StartStop);
     Refresh = "refresh", "refresh", "Fetch the server's lists again" => Server(ServerAction::Refresh);
+    ResultKeys = "result-keys", "more", "More about the result: the next key says what" => Here;
     ServerKeys = "server-keys", "more", "More about the server: the next key says what" => App(AppAction::ServerKeys);
     Ping = "ping", "ping", "Ping the server" => Server(ServerAction::Ping);
     Request = "request", "request", "Send any JSON-RPC request to the server" => App(AppAction::Request);
@@ -219,8 +220,6 @@ actions! {
     AsJson = "as-json", "as JSON", "Edit this field as JSON, or as fields again" => Here;
     Json = "json", "JSON", "Edit the whole value as JSON" => Here;
     Undo = "undo", "undo", "Undo" => Here;
-    SidewaysLeft = "sideways-left", "left", "Scroll left" => Here;
-    SidewaysRight = "sideways-right", "right", "Scroll right" => Here;
     NextTab = "next-tab", "view", "Switch the view: content, structured, raw, comparison" => Here;
     NextBlock = "next-block", "block", "Go to the next block of content" => Here;
     Markdown = "markdown", "markdown", "Show Markdown or plain text" => Here;

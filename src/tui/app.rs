@@ -12,8 +12,8 @@ use crate::app::moment::DrawnDecision;
 use crate::app::panes::Panes;
 use crate::app::pointer::Pointer;
 use crate::app::screens::{OpenScreen, Screens};
-use crate::call::BENCH_WIDTH;
 use crate::call::export::ExportOrigin;
+use crate::call::{BENCH_WIDTH, ROOM_FOR_ALL};
 use crate::chat::ChatScreen;
 use crate::effect::{ConfigCommand, Effect, FileChange, Order};
 use crate::intent::Intent;
@@ -28,7 +28,7 @@ use crate::pick::Choice;
 use crate::prefs::Prefs;
 use crate::prelude::*;
 use crate::screen::Screen;
-use crate::widget::{Doc, Pen, vertical_rule};
+use crate::widget::{Doc, Pen, vertical_rule, width};
 use reach::FoundServers;
 use terminal::graphics::{Placement, Support};
 use terminal::theme::{ColorDepth, ShippedThemes};
@@ -138,6 +138,11 @@ pub struct App {
     guide: Guide,
     /// Whether the user has just added servers, so that their approval follows at once.
     expects_approval: bool,
+}
+
+/// Whether catalogue, form and result are side by side.
+const fn fits_all(layout: &Layout) -> bool {
+    layout.whole.width >= BENCH_WIDTH && layout.main.width >= ROOM_FOR_ALL
 }
 
 impl App {
@@ -259,6 +264,10 @@ impl App {
         if let Some(request) = open {
             self.panes.inbox.go_to(request);
         }
+        let is_called = !self.screens.calls.screens.is_empty();
+        for list in [&mut self.panes.tools, &mut self.panes.resources, &mut self.panes.prompts] {
+            list.make_room(is_called);
+        }
         self.on_pane(|pane, ui, _| pane.sync(ui));
         if let Some(layout) = self.layout() {
             self.servers.sync(&self.model, layout.servers.map_or(0, |area| area.height));
@@ -303,7 +312,13 @@ impl App {
     /// chose, the list of servers is beside the others alone.
     fn layout_in(&self, whole: Rect) -> Option<Layout> {
         let narrows = matches!(self.pane, PaneId::Traffic | PaneId::Logs);
-        Layout::compute(whole, self.setup.prefs.server_list.or((!narrows).then_some(false)))
+        let list = self.setup.prefs.server_list.or((!narrows).then_some(false));
+        let layout = Layout::compute(whole, list)?;
+        let is_beside = self.screens.is_call()
+            && matches!(self.pane, PaneId::Tools | PaneId::Resources | PaneId::Prompts)
+            && !fits_all(&layout)
+            && self.panes.get(self.pane).call_region(layout.main).is_some();
+        Some(if is_beside { layout.with_beside() } else { layout })
     }
 
     fn screen_area(&self) -> Rect {
@@ -313,8 +328,9 @@ impl App {
     /// The region of a call beside the catalogue, or of an answer beside the inbox, on a screen that
     /// is wide enough for both.
     fn bench(&self, layout: &Layout) -> Option<Rect> {
-        let wide = self.pane == PaneId::Inbox || layout.whole.width >= BENCH_WIDTH;
-        let beside = self.panes.get(self.pane).call_region(layout.main).filter(|_| wide)?;
+        let wide = self.pane == PaneId::Inbox || fits_all(layout);
+        let region = || self.panes.get(self.pane).call_region(layout.main).filter(|_| wide);
+        let beside = layout.beside.or_else(region)?;
         let screen = layout.screen();
         Some(Rect { x: beside.x, width: beside.width, ..screen })
     }
@@ -358,7 +374,8 @@ impl App {
 
     /// Tells the calls whether form and result fit side by side.
     fn widen_calls(&mut self) {
-        let is_wide = self.size.width >= BENCH_WIDTH;
+        let is_beside = self.layout().is_some_and(|layout| layout.beside.is_some());
+        let is_wide = self.size.width >= BENCH_WIDTH && !is_beside;
         for screen in &mut self.screens.calls.screens {
             screen.is_wide = is_wide;
         }
@@ -758,6 +775,9 @@ impl App {
         }
         let here = cx.with_focus(cx.focused && self.focus == AppFocus::Pane);
         self.panes.get(self.pane).render(&here, layout.main, buf);
+        if let Some(divider) = layout.beside_divider() {
+            vertical_rule(cx, divider, buf);
+        }
     }
 
     /// The panels that are visible, from left to right.
@@ -809,6 +829,7 @@ impl App {
             let line = line.filter(|_| !self.is_covered());
             let Some((step, text)) = line else { return };
             let mut pen = Pen::new(buf, layout.message()).ellipsis(cx.glyphs.ellipsis);
+            pen.fresh(width(&step) + width(&text) + 4, cx.style(Role::Text));
             pen.put(" ", cx.style(Role::Text))
                 .put(step, cx.style(Role::Muted))
                 .put("  ", cx.style(Role::Text));

@@ -55,4 +55,12 @@ impl<'a> std::ops::Deref for Ui<'a> {
     }
 }
 
+/// Whether an action can be used now, or why not.
+pub type Availability = Result<(), &'static str>;
+
+/// Available if `condition` holds, otherwise not for `reason`.
+pub const fn when(condition: bool, reason: &'static str) -> Availability {
+    if condition { Ok(()) } else { Err(reason) }
+}
+
 pub use terminal::gesture::Gesture;

@@ -34,6 +34,20 @@ impl EngineGlyphs for Glyphs {
     }
 }
 
+/// The word for a state on the screen. "Waiting" stands there for what waits for the user alone, and
+/// a server that cannot be used is as short as the others.
+pub fn state_word(state: ServerState) -> &'static str {
+    match state {
+        ServerState::Unavailable => "down",
+        ServerState::Waiting => "blocked",
+        ServerState::Ready
+        | ServerState::Starting
+        | ServerState::Disabled
+        | ServerState::Shutdown
+        | ServerState::Sleeping => state.as_str(),
+    }
+}
+
 /// The role of a state.
 pub const fn state_role(state: ServerState) -> Role {
     match state {

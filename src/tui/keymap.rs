@@ -79,6 +79,8 @@ named! {
         /// Lines of its form that take no text.
         FormLine = "form-line",
         Result = "result",
+        /// After the key that begins what is rarely done with a result.
+        ResultKeys = "result-keys",
         /// The answering screen.
         Answer = "answer",
         /// The answering screen over a completion.
@@ -110,7 +112,13 @@ impl KeyScope {
     /// Whether both are scopes of one kind of screen: panes, calls or answers.
     fn is_beside(self, other: Self) -> bool {
         let kind = |scope: Self| match scope {
-            Self::Call | Self::Form | Self::FormLine | Self::Result | Self::Entry | Self::Chat => 1,
+            Self::Call
+            | Self::Form
+            | Self::FormLine
+            | Self::Result
+            | Self::ResultKeys
+            | Self::Entry
+            | Self::Chat => 1,
             scope if (Self::Answer..=Self::AnswerReading).contains(&scope) => 2,
             _ => 0,
         };
@@ -119,8 +127,11 @@ impl KeyScope {
 }
 
 /// The actions that wait for another key, each with the scope of that key.
-pub const MENUS: [(Action, KeyScope); 2] =
-    [(Action::EditKeys, KeyScope::EditKeys), (Action::ServerKeys, KeyScope::ServerKeys)];
+pub const MENUS: [(Action, KeyScope); 3] = [
+    (Action::EditKeys, KeyScope::EditKeys),
+    (Action::ServerKeys, KeyScope::ServerKeys),
+    (Action::ResultKeys, KeyScope::ResultKeys),
+];
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]

@@ -19,6 +19,8 @@ pub struct Layout {
     pub divider: Option<Rect>,
     /// The pane.
     pub main: Rect,
+    /// What is beside the pane, where that leaves it room: an open call.
+    pub beside: Option<Rect>,
     /// Rule above the footer, where there is room for one.
     pub bottom_rule: Option<Rect>,
     /// Keys.
@@ -29,6 +31,12 @@ pub struct Layout {
 pub const MIN_SCREEN_CELLS: (u16, u16) = (40, 10);
 /// Width from which the server list is shown unless it was hidden.
 pub const MIN_SERVER_LIST_COLUMNS: u16 = 160;
+
+/// Width of a screen from which a call leaves the list beside it in sight.
+const MIN_BESIDE_COLUMNS: u16 = 100;
+/// Columns of a list that is beside an open call.
+const MIN_NAMES_COLUMNS: u16 = 32;
+const MAX_NAMES_COLUMNS: u16 = 48;
 
 impl Layout {
     /// Divides `whole`. `server_list` is the user's choice; `None` decides by width. Returns `None`
@@ -57,9 +65,27 @@ impl Layout {
             servers: (wide > 0).then_some(servers),
             divider: (wide > 0).then_some(divider),
             main,
+            beside: None,
             bottom_rule: tall.then_some(bottom_rule),
             footer,
         })
+    }
+
+    /// The same, with what is open beside the pane: it takes what the names of a list leave.
+    #[must_use]
+    pub fn with_beside(mut self) -> Self {
+        if self.whole.width >= MIN_BESIDE_COLUMNS {
+            let list = (self.main.width / 3).clamp(MIN_NAMES_COLUMNS, MAX_NAMES_COLUMNS);
+            let x = self.main.x + list + 2;
+            self.beside = Some(Rect { x, width: self.main.right() - x, ..self.main });
+            self.main.width = list;
+        }
+        self
+    }
+
+    /// The rule between the pane and what is beside it.
+    pub fn beside_divider(&self) -> Option<Rect> {
+        self.beside.map(|beside| Rect { x: beside.x - 2, width: 1, ..self.main })
     }
 
     /// Region of an open screen: everything below the tabs and above the keys, and one row more,
@@ -101,6 +127,12 @@ mod tests {
                 .into_iter()
                 .chain([layout.servers, layout.divider, layout.bottom_rule].into_iter().flatten())
                 .collect();
+            let open = layout.with_beside();
+            if let Some((beside, divider)) = open.beside.zip(open.beside_divider()) {
+                prop_assert_eq!(beside.union(open.main), layout.main);
+                prop_assert!(!beside.intersects(open.main) && !divider.intersects(open.main));
+                prop_assert!(!beside.intersects(divider) && beside.width > open.main.width);
+            }
             for (n, a) in regions.iter().enumerate() {
                 prop_assert_eq!(a.intersection(whole), *a);
                 prop_assert!(a.width > 0 && a.height > 0);

@@ -36,7 +36,7 @@ pub use why::{WhyAbout, WhyDialog};
 pub fn frame_area(dialog: &dyn Screen, whole: Rect) -> Option<Rect> {
     let (_, width, height) = dialog.frame(whole)?;
     // A few remaining columns of the pane beside it would only be noise.
-    let width = if width + 8 > whole.width { whole.width } else { width };
+    let width = if width + 8 >= whole.width { whole.width } else { width };
     let height = height.min(whole.height);
     if dialog.is_at_foot() {
         // Above the messages and the keys.

@@ -8,7 +8,7 @@ use crate::panel::Division;
 use crate::prelude::*;
 use crate::widget::{KeepFilter, TextInput};
 
-pub use crate::context::{Cx, Gesture, Ui};
+pub use crate::context::{Availability, Cx, Gesture, Ui, when};
 pub use crate::screen::{NoticeText, Out, Redraw};
 
 named! {
@@ -104,14 +104,6 @@ impl PaneId {
     pub fn by_title(title: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|pane| pane.name().eq_ignore_ascii_case(title))
     }
-}
-
-/// Whether an action can be used now, or why not.
-pub type Availability = Result<(), &'static str>;
-
-/// Available if `condition` holds, otherwise not for `reason`.
-pub const fn when(condition: bool, reason: &'static str) -> Availability {
-    if condition { Ok(()) } else { Err(reason) }
 }
 
 /// What is wrong about a row, for the page that says why.

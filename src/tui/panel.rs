@@ -77,7 +77,8 @@ pub fn draw_titles(cx: &Cx<'_>, panels: &[Panel], buf: &mut Buffer) {
         let mut pen = Pen::new(buf, row).ellipsis(cx.glyphs.ellipsis);
         pen.rule(sign, rule);
         if row.width > width(title) + 4 {
-            pen.column(1).put(" ", words).put(title, words).put(" ", words);
+            pen.column(1).fresh(width(title) + 2, cx.style(Role::Text));
+            pen.put(" ", words).put(title, words).put(" ", words);
         }
     }
 }

@@ -167,7 +167,9 @@ impl PolicyScreen {
     }
 
     fn body(area: Rect) -> Rect {
-        Rect { height: area.height.saturating_sub(1), ..area }
+        let margin = area.width.min(1);
+        let height = area.height.saturating_sub(1);
+        Rect { x: area.x + margin, width: area.width - margin, height, ..area }
     }
 
     /// Switches to the next baseline: what was approved, the lock file, an earlier recording.
@@ -444,7 +446,7 @@ impl Screen for PolicyScreen {
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let body = Self::body(area).intersection(buf.area);
-        let summary = ink!("policy   definitions against {}", self.basis());
+        let summary = ink!("definitions against {}", self.basis());
         self.browser.render_frame(cx, &summary, 0, body, buf);
         if self.browser.rows.is_empty() {
             let text = "no definition differs from what was approved, and there is no client, grant, \

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use crossterm::event::KeyEvent;
 
-use crate::context::{Cx, Gesture, Ui};
+use crate::context::{Availability, Cx, Gesture, Ui};
 use crate::effect::Effect;
 use crate::intent::Intent;
 use crate::keymap::{KeyScope, Keymap};
@@ -55,6 +55,11 @@ pub trait Screen {
     /// Whether the dashboard performs this action of a global key that is not bound here.
     fn lets_through(&self, action: Action) -> bool {
         is_for_all(action)
+    }
+
+    /// Whether an action of its keys has an effect now, or the reason why not.
+    fn availability(&self, _action: Action) -> Availability {
+        Ok(())
     }
 
     /// The line being typed, if there is one: it takes keys that are not bound, and pasted text.

@@ -177,7 +177,7 @@ fn a_server_that_is_down_says_why_and_what_to_do_and_keeps_its_tools() {
     }
     press(&mut app, KeyCode::Char('2'), KeyModifiers::NONE);
     let tools = draw(&mut app, 120, 40);
-    assert!(tools.contains("read_file") && tools.contains("unavailable"), "{tools}");
+    assert!(tools.contains("read_file") && tools.contains("down"), "{tools}");
 }
 
 #[test]

@@ -452,7 +452,7 @@ pub(super) fn request_of(view: &ServerView) -> CallSubject {
 pub(super) fn offers(model: &Model) -> impl Iterator<Item = Choice> {
     model.servers().flat_map(|server| {
         let all = &server.capabilities;
-        let disabled = (!server.state.is_callable()).then(|| ink!("{}", server.state.as_str()));
+        let disabled = (!server.state.is_callable()).then(|| ink!("{}", state_word(server.state)));
         let name = Model::name(&server.name);
         let choice = move |verb: &'static str, label: &SafeText, list: ListKind, wire: &_| Choice {
             words: ink!("{} {}.{}", verb, &name, label),
@@ -489,7 +489,7 @@ pub(super) fn dev_words(server: &ServerName, model: &Model) -> Option<SafeText> 
             "build failed, the previous build keeps running"
         }
         Some(Some((BuildEnd::Done | BuildEnd::Superseded, _))) | None => {
-            if view.state == ServerState::Ready { "" } else { view.state.as_str() }
+            if view.state == ServerState::Ready { "" } else { state_word(view.state) }
         }
     };
     let then = if repeats(server, model) { "repeated when sources change" } else { "" };

@@ -13,6 +13,7 @@ use crate::pane::{Cx, PaneId, TABS};
 use crate::prelude::*;
 use crate::widget::{Pen, width};
 use host::ServerState;
+use ratatui::style::Modifier;
 
 /// The states counted in the header, in this order.
 const STATES: [ServerState; 7] = [
@@ -53,9 +54,7 @@ pub(super) fn header(
                 if count > 0 {
                     let role =
                         if state == ServerState::Ready { Role::Muted } else { state_role(state) };
-                    let word =
-                        if state == ServerState::Unavailable { "down" } else { state.as_str() };
-                    right.push((ink!("{} {}", count, word), role));
+                    right.push((ink!("{} {}", count, state_word(state)), role));
                 }
             }
         }
@@ -244,13 +243,14 @@ pub(super) fn tabs(cx: &Cx<'_>, line: &TabLine, area: Rect, buf: &mut Buffer) {
         };
         let mut style = cx.style(role);
         if action == current {
-            style = style.add_modifier(ratatui::style::Modifier::UNDERLINED);
+            style = style.add_modifier(Modifier::UNDERLINED);
         }
         Pen::new(buf, area).column(columns.start - area.x).put(&text, style);
         let is_key = text.as_str().starts_with(|c: char| c.is_ascii_alphanumeric() || c == '@');
         if is_key && role == Role::Muted {
             let key = Rect { x: columns.start, width: 1, ..area };
-            buf.set_style(key.intersection(area), cx.style(Role::Key));
+            let key_style = cx.style(Role::Key).remove_modifier(Modifier::DIM);
+            buf.set_style(key.intersection(area), key_style);
         }
     }
 }

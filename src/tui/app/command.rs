@@ -12,7 +12,7 @@ use crate::chat::port::ChatCommand;
 use crate::effect::{Baseline, ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use crate::entry::FormScreen;
 use crate::intent::Intent;
-use crate::keymap::KeyScope;
+use crate::keymap::{KeyScope, MENUS};
 use crate::model::{EngineState, Model, Todo};
 use crate::overlay::{
     AddServerDialog, Confirm, Consent, ImportDialog, InputDialog, NamePrompt, Named, Palette,
@@ -64,6 +64,12 @@ impl App {
     /// Performs an action of the open screen.
     pub(super) fn act_on_screen(&mut self, action: Action) {
         self.guide.follow(action);
+        if MENUS.iter().any(|(opens, _)| *opens == action) {
+            return self.open_next_keys(action);
+        }
+        if !self.may(action) {
+            return;
+        }
         if self.screens.top().is_some_and(|screen| screen.decides(action)) && !self.was_read() {
             return;
         }

@@ -43,7 +43,9 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
     let running = matches!(model.engine, EngineState::Running);
     match action {
         // These are for the open screen, or for the line being typed.
-        action if is_of_screen(app, action) => Ok(()),
+        action if is_of_screen(app, action) => {
+            app.screens.top().map_or(Ok(()), |screen| screen.availability(action))
+        }
         Action::Open | Action::Copy | Action::CopyAll | Action::Save | Action::Fold
             if app.is_typing() =>
         {
@@ -305,8 +307,10 @@ pub(super) fn next_keys(app: &App, opens: Action) -> Option<NextKeys> {
         disabled: availability(app, row.action).err().map(|reason| app.spelled(reason)),
     });
     let title = match app.target_server() {
-        Some(server) => ink!("{}: {}", opens.label(), Model::quoted(&server)),
-        None => ink!("{}", opens.label()),
+        Some(server) if scope != KeyScope::ResultKeys => {
+            ink!("{}: {}", opens.label(), Model::quoted(&server))
+        }
+        _ => ink!("{}", opens.label()),
     };
     Some(NextKeys::new(title, scope, keys.collect()))
 }
@@ -317,11 +321,12 @@ pub(super) fn palette(app: &App) -> Vec<Choice> {
     let keymap = &app.look.keymap;
     let here = app.scopes();
     let mut choices: Vec<Choice> = Vec::new();
-    for row in keymap.rows(&app.screens.top().map(Screen::scopes).unwrap_or_default()) {
+    for row in rows_of_screen(app) {
         let pick = Pick::Action(row.action);
         if row.action != Action::Open && !choices.iter().any(|c| c.pick == pick) {
-            let hint = Ink::line(&row.chords[0].to_string());
-            choices.push(Choice::new(ink!("{}", row.action.help()), hint, pick));
+            let hint = keymap.sequence(&here, row.action).map(|keys| Ink::line(&keys));
+            let words = ink!("{}", row.action.help());
+            choices.push(Choice::new(words, hint.unwrap_or_default(), pick));
         }
     }
     let all = Action::ALL.iter().copied();
@@ -357,6 +362,18 @@ pub(super) fn palette(app: &App) -> Vec<Choice> {
     }));
     choices.extend(super::calls::offers(&app.model));
     choices
+}
+
+/// The keys of the open screen, and those behind one of its keys.
+fn rows_of_screen(app: &App) -> Vec<KeyRow> {
+    let keymap = &app.look.keymap;
+    let mut rows = keymap.rows(&app.screens.top().map(Screen::scopes).unwrap_or_default());
+    for (opens, menu) in MENUS {
+        if rows.iter().any(|row| row.action == opens) {
+            rows.extend(keymap.rows(&[menu]));
+        }
+    }
+    rows
 }
 
 /// A row of the palette. An action that is bound only in another pane is performed there.

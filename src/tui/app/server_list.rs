@@ -57,9 +57,9 @@ fn server_row(cx: &Cx<'_>, name: &ServerName, pen: &mut Pen<'_>) {
         ServerState::Starting => cx.model.elapsed(server.since),
         ServerState::Unavailable => match &server.exit {
             Some(exit) if !exit.expected => Ink::line(&exit.describe()),
-            _ => ink!("down"),
+            _ => ink!("{}", state_word(server.state)),
         },
-        state => ink!("{}", state.as_str()),
+        state => ink!("{}", state_word(state)),
     };
     let spark = if server.state == ServerState::Ready && pen.room() > 16 { 7 } else { 0 };
     let note_width = crate::widget::width(&note).min(pen.room() / 2);

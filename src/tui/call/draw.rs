@@ -2,6 +2,7 @@
 
 use ratatui::layout::Constraint::{Fill, Length};
 use ratatui::layout::Layout;
+use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr;
 
 use crate::call::run::{CallEvent, CallEventKind, CallRun, Difference, FORCED, RunState};
@@ -36,7 +37,7 @@ impl CallScreen {
         let columns = self.is_wide.then(|| parts.areas::<3>(above_keys));
         let own = columns.map_or(above_keys, |[own, ..]| own);
         let described = self.description(own).len() as u16;
-        let head = 1 + described + u16::from(self.changed.is_some());
+        let head = 1 + described + self.change_note(own, "").len() as u16;
         let [head, body] = Layout::vertical([Length(head), Fill(1)]).areas(own);
         if self.runs.is_empty() && !self.is_wide {
             return CallRegions { head, form: body, divider: None, status: None, result: None };
@@ -106,7 +107,7 @@ impl CallScreen {
         let look = &self.uncovered(look);
         let head = Rect { width: regions.head.width, ..area };
         self.draw_head(look, regions.head, &self.description(head), buf);
-        form(&self.form, look, self.subject.verb(), regions.form, buf);
+        self.draw_form(look, regions.form, buf);
         if let Some(divider) = regions.divider {
             for y in divider.top()..divider.bottom() {
                 put(buf, divider.x, y, 1, look.sign("│", "|"), look.rule);
@@ -135,6 +136,20 @@ impl CallScreen {
         }
     }
 
+    /// Draws the form; nothing in it looks as if it had the keys while the result has them.
+    fn draw_form(&self, look: &Styles, area: Rect, buf: &mut Buffer) {
+        let mut look = look.clone();
+        if self.focus == CallFocus::Result {
+            look.accent = look.label;
+        }
+        form(&self.form, &look, self.subject.verb(), area, buf);
+        if self.focus == CallFocus::Result {
+            for at in area.intersection(buf.area).positions() {
+                buf[at].modifier.remove(Modifier::REVERSED);
+            }
+        }
+    }
+
     /// The styles without pixel graphics while a list is open, which pixels would cover.
     pub(super) fn uncovered(&self, look: &Styles) -> Styles {
         let mut look = look.clone();
@@ -149,9 +164,6 @@ impl CallScreen {
         if !self.subject.manner.is_empty() {
             parts.push(self.subject.manner.to_owned());
         }
-        if self.subject.bytes > 0 {
-            parts.push(format!("about {} tokens", self.subject.bytes.div_ceil(4)));
-        }
         if self.subscribed {
             parts.push("subscribed".to_owned());
         }
@@ -164,15 +176,23 @@ impl CallScreen {
         if let Some(title) = &self.subject.title {
             pen.write("   ", look.muted).write(title, look.foreign);
         }
-        if let Some((at, parts)) = self.changed.as_ref().filter(|_| area.height > 1) {
-            let (sign, at) = (look.sign("⚠", "!"), clock(*at));
-            let text =
-                format!("{sign} its definition changed at {at}: {parts}; what you typed is kept");
-            pen.at(0, area.height - 1).write(&SafeText::line(&text), look.warning);
-        }
         for (row, line) in (1..area.height).zip(description) {
             pen.at(0, row).write(&SafeText::line(line), look.foreign);
         }
+        let change = self.change_note(area, look.sign("⚠ ", "! "));
+        for (row, line) in (1 + description.len() as u16..area.height).zip(change) {
+            pen.at(0, row).write(&SafeText::line(&line), look.warning);
+        }
+    }
+
+    /// What changed in the definition while the form was open, in lines that fit.
+    fn change_note(&self, area: Rect, sign: &str) -> Vec<String> {
+        let Some((at, parts)) = &self.changed else { return Vec::new() };
+        let at = clock(*at);
+        let text = format!("its definition changed at {at}: {parts}; what you typed is kept");
+        let lines = wrap(&text, area.width.saturating_sub(4).max(8)).enumerate();
+        let led = |(n, line)| if n == 0 { format!("{sign}{line}") } else { format!("  {line}") };
+        lines.map(led).collect()
     }
 
     fn draw_status(

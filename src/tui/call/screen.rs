@@ -13,7 +13,7 @@ use crate::intent::Intent;
 use crate::keymap::{KeyScope, Keymap};
 use crate::message::{CallPurpose, CallToken, FormToken};
 use crate::pane::catalog::file_name;
-use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::pane::{Availability, Cx, Gesture, Out, Ui, when};
 use crate::panel::Panel;
 use crate::pick::{CallPick, Choice, LinePrompt, Pick};
 use crate::prelude::*;
@@ -791,6 +791,7 @@ const HELP: Help = (
         (KeyScope::Form, "in the form"),
         (KeyScope::FormLine, "on lines that take no text"),
         (KeyScope::Result, "in the result"),
+        (KeyScope::ResultKeys, "after the key for more"),
     ],
 );
 
@@ -817,6 +818,23 @@ impl Screen for CallScreen {
                 action,
                 A::NextPane | A::PreviousPane | A::Answer | A::Why | A::Theme | A::Bell | A::Quit
             )
+    }
+
+    fn availability(&self, action: Action) -> Availability {
+        let in_result = self.focus == CallFocus::Result;
+        match (action, self.run()) {
+            (Action::Subscribe, _) => {
+                when(self.uri().is_some(), "only a resource can be subscribed to")
+            }
+            (Action::EditAgain, Some(_)) => when(
+                self.subject.has_arguments(&self.form.document),
+                "there are no arguments to edit",
+            ),
+            (_, Some(run)) if in_result => {
+                run.view().map_or(Ok(()), |view| view.availability(action))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn key(&mut self, key: KeyEvent, bound: Option<Action>, ui: Ui<'_>, _out: &mut Out) -> bool {

@@ -51,7 +51,7 @@ pub struct CallSubject {
     pub schema: Arc<Value>,
     /// The numbers of the schema as its server writes them.
     pub numbers: WrittenNumbers,
-    /// Size of the definition in bytes, for the estimate of its context cost.
+    /// Size of the definition in bytes, which tells that something else of it changed.
     pub bytes: usize,
     /// Limits for content sent by its server.
     pub limits: ContentLimits,

@@ -8,7 +8,7 @@ use crate::effect::{Effect, Existing};
 use crate::form::draw::{Styles, put};
 use crate::keymap::{KeyScope, Keymap};
 use crate::message::{Message, ViewToken};
-use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::pane::{Availability, Cx, Gesture, Out, Ui, when};
 use crate::prelude::*;
 use crate::result::ResultView;
 use crate::screen::{Help, Screen};
@@ -90,7 +90,16 @@ impl Screen for ChatCallScreen {
     }
 
     fn help(&self) -> Option<Help> {
-        Some(("keys: a call of the chat", &[(KeyScope::Result, "in the result")]))
+        let scopes = &[
+            (KeyScope::Result, "in the result"),
+            (KeyScope::ResultKeys, "after the key for more"),
+        ];
+        Some(("keys: a call of the chat", scopes))
+    }
+
+    fn availability(&self, action: Action) -> Availability {
+        when(Self::means(action), "this is a call of the chat")
+            .and_then(|()| self.view.availability(action))
     }
 
     fn takes_letters(&self) -> bool {

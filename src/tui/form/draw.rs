@@ -492,9 +492,8 @@ enum HintTone {
 impl HintTone {
     const fn style(self, look: &Styles) -> Style {
         match self {
-            Self::Last => look.accent,
             Self::Warning => look.warning,
-            Self::Takes => look.muted,
+            Self::Last | Self::Takes => look.muted,
             Self::Description => look.foreign,
         }
     }

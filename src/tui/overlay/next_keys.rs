@@ -11,7 +11,7 @@ use crate::screen::{Frame, Screen, is_for_all};
 use crate::widget::{Pen, width};
 
 /// Most columns, the frame included.
-const MAX_COLUMNS: u16 = 72;
+const MAX_COLUMNS: u16 = 96;
 
 /// One of the keys.
 pub struct NextKey {

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::action::ServerAction;
 use crate::call::WhyCall;
 use crate::effect::{ConfigCommand, Effect, FileChange, Order, ServerCommand};
-use crate::glyph::state_role;
+use crate::glyph::{state_role, state_word};
 use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::model::{Model, Todo};
@@ -227,7 +227,7 @@ impl Screen for WhyDialog {
 /// The state of a server in a few words, after a fix was applied.
 fn now_is(cx: &Cx<'_>, server: &ServerName) -> (Ink, Role) {
     let Some(server) = cx.model.server(server) else { return (ink!(""), Role::Muted) };
-    let words = ink!("the server is {} {}", server.state.as_str(), cx.model.when(server.since));
+    let words = ink!("the server is {} {}", state_word(server.state), cx.model.when(server.since));
     (words, state_role(server.state))
 }
 
@@ -241,7 +241,7 @@ fn paragraph(doc: &mut Doc, heading: &'static str, text: &Ink, role: Role) {
 fn explain_server(cx: Cx<'_>, name: &ServerName, heading: &'static str, doc: &mut Doc) {
     let Some(server) = cx.model.server(name) else { return };
     doc.heading(heading);
-    let state = ink!("{} {}", server.state.as_str(), cx.model.when(server.since));
+    let state = ink!("{} {}", state_word(server.state), cx.model.when(server.since));
     doc.text(2, &state, state_role(server.state));
     if let Some(reason) = &server.reason {
         let role = if server.state.is_up() { Role::Muted } else { Role::Error };

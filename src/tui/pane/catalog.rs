@@ -180,7 +180,7 @@ struct CatalogColumns {
 
 impl CatalogColumns {
     /// A few letters of a signature are useless.
-    const LEAST_NOTE: u16 = 8;
+    const LEAST_NOTE: u16 = 12;
 
     /// What is shown in a list of this width, where `wanted` is what the rows could use.
     fn fit(width: u16, wanted: &Self) -> Self {
@@ -219,6 +219,9 @@ impl CatalogColumns {
         if self.note > 0 { self.note + 1 } else { 0 }
     }
 }
+
+/// Cells of names that are shorter than their title with its sign.
+const MIN_NAME_COLUMNS: u16 = 6;
 
 /// Cells for the names in sight. A few that are much longer than the others lose their middle: they
 /// would take the signatures of all.
@@ -288,6 +291,12 @@ impl CatalogPane {
         Some((&entry.server, entry.list, &entry.wire))
     }
 
+    /// Leaves the detail room for a form with its result, once something was called; until then, the
+    /// list has what it wants.
+    pub const fn make_room(&mut self, is_called: bool) {
+        self.browser.is_for_reading = !is_called;
+    }
+
     /// Selects an entry once it is listed; a filter that might hide it is cleared.
     pub fn go_to(&mut self, server: &ServerName, wire: &str) {
         self.wanted = Some((server.clone(), wire.into()));
@@ -324,7 +333,8 @@ impl Pane for CatalogPane {
             let found = find::rank(&self.built_filter, &self.all, |entry| entry.fields());
             let mut rows: Vec<_> = found.into_iter().map(|n| Arc::clone(&self.all[n])).collect();
             self.sort.apply(&mut rows);
-            self.browser.wants = wanted(&rows);
+            // What a filter leaves does not move the columns.
+            self.browser.wants = wanted(&self.all);
             self.browser.rows = rows;
         }
         let rows = &self.browser.rows;
@@ -406,7 +416,7 @@ impl Pane for CatalogPane {
     }
 
     fn call_region(&self, area: Rect) -> Option<Rect> {
-        let beside = self.browser.split.is_beside(area) && area.width >= crate::call::ROOM_FOR_ALL;
+        let beside = self.browser.split.is_beside(area);
         self.browser.regions(area).detail.filter(|_| beside)
     }
 
@@ -434,7 +444,7 @@ impl Pane for CatalogPane {
         let columns = CatalogColumns::fit(
             regions.list.width,
             &CatalogColumns {
-                name: names,
+                name: names.max(MIN_NAME_COLUMNS),
                 server: if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 },
                 note: longest(|e| e.note.clone(), 60),
                 marks: longest(|e| e.marks.clone(), 15),
@@ -500,7 +510,7 @@ fn unavailable(server: &ServerView) -> Option<Ink> {
     if server.state.is_callable() {
         return None;
     }
-    let mut text = ink!("{}", server.state.as_str());
+    let mut text = ink!("{}", state_word(server.state));
     if let Some(reason) = &server.reason {
         text.push(ink!(": {}", reason));
     }

@@ -91,8 +91,9 @@ fn tool_detail(entry: &CatalogEntry, server: &ServerView, model: &Model, doc: &m
     let Some(tool) = tools.find(|tool| tool.name == entry.wire) else { return };
     head(entry, tool.title.as_ref(), doc);
     let size = tool.raw.to_string().len();
-    let cost = ink!("   about {} tokens ({})", size.div_ceil(4), Bytes(size as u64));
-    doc.line(vec![(Model::name(&entry.server), Role::Muted), (cost, Role::Muted)]);
+    let name = Model::name(&entry.server);
+    let cost = ink!("{}   about {} tokens ({})", name, size.div_ceil(4), Bytes(size as u64));
+    doc.text(0, &cost, Role::Muted);
     hints(tool, doc);
     if let Some(uri) = tool.app() {
         let only: &'static str =

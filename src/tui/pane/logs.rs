@@ -159,8 +159,13 @@ impl LogsPane {
     /// Cells before the text.
     fn lead(cx: &Cx<'_>, room: u16) -> u16 {
         let time = if room < 70 { 8 } else { 12 };
-        let server = if cx.model.scope.is_none() { 13 } else { 0 };
-        1 + time + 1 + 6 + server
+        1 + time + 1 + 6 + Self::server_columns(cx).map_or(0, |cells| cells + 1)
+    }
+
+    /// Cells of the names of the servers, if there is more than one.
+    fn server_columns(cx: &Cx<'_>) -> Option<u16> {
+        let longest = cx.model.view.servers.keys().map(|name| width(&Model::name(name))).max();
+        cx.model.scope.is_none().then(|| longest.unwrap_or(0).clamp(4, 12))
     }
 
     fn render_record(
@@ -182,9 +187,9 @@ impl LogsPane {
                 let time = Model::time_in(record.at, cells);
                 pen.left(time, cells, cx.style(Role::Faint)).skip(1);
                 pen.left(level_word(record.level), 5, cx.style(level_role(record.level))).skip(1);
-                if cx.model.scope.is_none() {
+                if let Some(cells) = Self::server_columns(cx) {
                     let who = record.server.as_ref().map_or_else(|| ink!("host"), Model::name);
-                    pen.middle(who, 12, cx.style(Role::Muted)).skip(1);
+                    pen.middle(who, cells, cx.style(Role::Muted)).skip(1);
                 }
             }
             pen.column(lead);

@@ -331,7 +331,7 @@ fn histogram(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
         let cells = (*count as usize * 28).div_ceil(most as usize);
         let mut bar = Ink::default();
         for _ in 0..cells {
-            bar.push(glyphs.bars[8]);
+            bar.push(glyphs.lying());
         }
         doc.line(vec![
             (ink!("  < {:>8} ", Dur(limit)), Role::Muted),

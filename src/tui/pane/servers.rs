@@ -30,7 +30,8 @@ pub struct ServersPane {
     text: DocView,
     /// The line of each server, in the order of `names`.
     rows: Vec<Range<usize>>,
-    hide_graph: bool,
+    /// Whether the start order is shown, if the user chose.
+    graph: Option<bool>,
     order: table::ServerOrder,
     reversed: bool,
     /// Card and diagnostics of the selected server.
@@ -44,6 +45,8 @@ pub struct ServersPane {
 const MIN_SPLIT_COLUMNS: u16 = 139;
 /// Height from which a detail is shown below the rows.
 const MIN_DETAIL_ROWS: u16 = 10;
+/// Rows that the detail keeps below many servers, its rule included.
+const SHORT_DETAIL_ROWS: u16 = 11;
 
 /// How the region of the pane is divided.
 struct ServersRegions {
@@ -54,6 +57,12 @@ struct ServersRegions {
 }
 
 impl ServersPane {
+    /// Whether the start order is drawn: as the user chose, else where there is more to it than one
+    /// server that waits for another.
+    fn shows_graph(&self, model: &Model) -> bool {
+        self.graph.unwrap_or_else(|| card::dependencies(model) > 1)
+    }
+
     fn regions(&self, area: Rect, model: &Model) -> ServersRegions {
         let alone = self.alone || model.scope.is_some() || self.names.is_empty();
         if alone || area.width < MIN_SPLIT_COLUMNS && area.height < MIN_DETAIL_ROWS {
@@ -63,7 +72,8 @@ impl ServersPane {
             let [rows, divider, detail] = Split::beside(area, (area.width / 2).min(110));
             return ServersRegions { rows, divider: Some((divider, true)), detail: Some(detail) };
         }
-        let most = (area.height * 2 / 5).max(4);
+        // Many rows leave the detail its card and the first lines below it.
+        let most = (area.height * 2 / 5).max(area.height.saturating_sub(SHORT_DETAIL_ROWS)).max(4);
         let height = u16::try_from(self.text.doc.len()).unwrap_or(u16::MAX).min(most);
         let rows = Rect { height, ..area };
         let divider = Rect { y: rows.bottom(), height: 1, ..area };
@@ -138,7 +148,7 @@ impl Pane for ServersPane {
         let own = Rect { width: width.saturating_sub(3), ..ui.area };
         card::draw_left_out(Ui { area: own, ..ui }, &mut doc);
         let mut graph = Doc::new(doc.width());
-        if !self.hide_graph {
+        if self.shows_graph(ui.model) {
             card::draw_graph(ui, &mut graph);
         }
         // Beside the rows there is room for the start order; below them, the detail comes first.
@@ -191,7 +201,7 @@ impl Pane for ServersPane {
                 self.alone = !self.alone;
                 self.leave_detail(ui.model, out);
             }
-            Action::Graph => self.hide_graph = !self.hide_graph,
+            Action::Graph => self.graph = Some(!self.shows_graph(ui.model)),
             Action::Sort => {
                 self.order = self.order.next();
                 self.reversed = false;

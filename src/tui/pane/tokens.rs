@@ -70,14 +70,21 @@ fn tokens(ui: Ui<'_>) -> Doc {
         );
         doc.text(0, &words, Role::Muted);
     }
-    let most = servers.iter().flat_map(|(_, costs)| costs).map(|c| c.tokens).max().unwrap_or(1);
+    let full = ui.glyphs.lying();
+    doc.line(vec![
+        (ink!("{} ", full), Role::Accent),
+        (ink!("description   "), Role::Muted),
+        (ink!("{} ", full), Role::Faint),
+        (ink!("name, arguments and results"), Role::Muted),
+    ]);
     if model.scope.is_none() {
         profiles(ui, total, all, &mut doc);
     }
     for (server, costs) in &servers {
         let (own, share) = (sum(costs), sum(costs) * 100 / total);
-        let heading = ink!("{}   {} tokens · {} %", Model::name(&server.name), own, share);
-        doc.heading(heading);
+        doc.heading(ink!("{}   {} tokens · {} %", Model::name(&server.name), own, share));
+        // One tool that costs far more than the others hides only those of its server.
+        let most = costs.iter().map(|cost| cost.tokens).max().unwrap_or(1);
         for cost in costs {
             line(ui, cost, most, &mut doc);
         }
@@ -101,7 +108,7 @@ fn profiles(ui: Ui<'_>, total: usize, tools: usize, doc: &mut Doc) {
         let left = (tokens * MAX_BAR_CELLS).div_ceil(total.max(1)).min(MAX_BAR_CELLS);
         let mut bars = [Ink::default(), Ink::default()];
         for cell in 0..MAX_BAR_CELLS {
-            bars[usize::from(cell >= left)].push(ui.glyphs.bar(4, 4));
+            bars[usize::from(cell >= left)].push(ui.glyphs.lying());
         }
         let [left, gone] = bars;
         let name = SafeText::cut(&offer.profile, 16);
@@ -121,7 +128,7 @@ fn line(ui: Ui<'_>, cost: &ToolCost, most: usize, doc: &mut Doc) {
     let name_width = usize::from(doc.width()).saturating_sub(MAX_BAR_CELLS + 14).clamp(12, 40);
     let cells = |tokens: usize| (tokens * MAX_BAR_CELLS).div_ceil(most.max(1)).min(MAX_BAR_CELLS);
     let (all, described) = (cells(cost.tokens), cells(cost.description).min(cells(cost.tokens)));
-    let full = ui.glyphs.bar(4, 4);
+    let full = ui.glyphs.lying();
     let bar = |cells: usize| {
         let mut bar = Ink::default();
         for _ in 0..cells {

@@ -8,7 +8,7 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::form::draw::{Styles, put};
 use crate::prelude::*;
-use crate::result::content::pretty;
+use crate::result::content::{indented, pretty};
 use crate::result::rows::{WrappedRows, find};
 use crate::widget::{Pen, differing_words};
 use base::pointer::child_pointer;
@@ -99,7 +99,13 @@ impl CompareLayout {
 impl Comparison {
     /// Compares two results in readable form, line by line.
     pub(super) fn new(old: &Payload, new: &Payload) -> Self {
-        let ((old, old_cut), (new, new_cut)) = (readable(old), readable(new));
+        // Texts that differ in their blanks alone are compared as they are.
+        let read = |form| (readable(old, form), readable(new, form));
+        let mut shown = read(TextForm::Indented);
+        if shown.0.0 == shown.1.0 {
+            shown = read(TextForm::AsSent);
+        }
+        let ((old, old_cut), (new, new_cut)) = shown;
         let diff = TextDiff::configure().timeout(MATCHING_TIMEOUT).diff_lines(&*old, &*new);
         let mut lines = Vec::new();
         let mut line = |change, text| {
@@ -236,6 +242,10 @@ impl Comparison {
         let (left, right) = self.way.sides();
         let columns = [(area.x, left), (area.right().saturating_sub(right), right)];
         for y in 0..area.height {
+            if self.way.is_beside() {
+                let x = area.x + left;
+                put(buf, x, area.y + y, 1, look.sign("│", "|"), look.rule);
+            }
             let slices = self.row(scroll + usize::from(y)).zip(columns);
             for (slice, (x, width)) in slices {
                 if let Some(slice) = slice {
@@ -273,7 +283,7 @@ impl Comparison {
         let begin = slice.part.start + skipped;
         // Text outside the screen is not examined.
         let end = cut(text, begin + 4 * usize::from(place.width)).len().min(slice.part.end);
-        let different = style.add_modifier(Modifier::UNDERLINED);
+        let different = style.add_modifier(Modifier::REVERSED);
         let mut at = begin;
         for place in apart {
             let (from, to) = (place.start.clamp(at, end), place.end.clamp(at, end));
@@ -325,14 +335,26 @@ fn paired(lines: &[DiffLine]) -> Vec<(Option<usize>, Option<usize>)> {
     out
 }
 
-/// The beginning of a result as text, and whether it was cut: texts as they are, everything else as
+/// How JSON in a text is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextForm {
+    /// Line by line, as the content shows it.
+    Indented,
+    AsSent,
+}
+
+/// The beginning of a result as text, and whether it was cut: texts in this form, everything else as
 /// indented JSON.
-fn readable(result: &Payload) -> (String, bool) {
+fn readable(result: &Payload, form: TextForm) -> (String, bool) {
     let (mut out, mut is_cut) = (String::new(), result.cut().is_some());
     let mut push = |value: &Value, place: String| {
         let room = MAX_COMPARED_BYTES.saturating_sub(out.len());
         let (text, cut_off) = match value.as_str() {
-            Some(text) => (cut(text, room).to_owned(), text.len() > room),
+            Some(text) => {
+                let indented = (form == TextForm::Indented).then(|| indented(text)).flatten();
+                let text = indented.as_deref().unwrap_or(text);
+                (cut(text, room).to_owned(), text.len() > room)
+            }
             None => pretty(&result.numbers().within_part(value, place), room),
         };
         is_cut |= cut_off;
@@ -407,6 +429,26 @@ mod tests {
     }
 
     #[test]
+    fn json_on_one_line_is_compared_member_by_member_and_the_words_that_differ_stand_out() {
+        let text = |n: u32| json!({"count": n, "items": [{"id": 1, "name": "same"}]}).to_string();
+        let mut view = compared(&text(41), &text(42));
+        let drawn = screen(&mut view, 40, 12);
+        let changed: Vec<_> = drawn.lines().filter(|line| line.starts_with(['-', '+'])).collect();
+        assert_eq!(changed.len(), 2, "{drawn}");
+        assert!(changed[0].contains("41") && changed[1].contains("42"), "{drawn}");
+        let area = Rect::new(0, 0, 40, 12);
+        let mut buf = Buffer::empty(area);
+        view.render(&Styles::default(), area, &mut buf);
+        let marked = |at: Position| buf[at].modifier.contains(Modifier::REVERSED);
+        let marked: String =
+            area.positions().filter(|at| marked(*at)).map(|at| buf[at].symbol()).collect();
+        assert_eq!(marked, "4142");
+        // Other blanks are a difference too, when they are the only one.
+        let view = compared("{\"a\":1}", "{\"a\": 1}");
+        assert_eq!(view.comparison.map(|found| found.places()), Some(1));
+    }
+
+    #[test]
     fn every_difference_of_a_long_line_can_be_seen_wrapped() {
         let mut view = compared(&scattered("old"), &scattered("new"));
         for _ in 0..2 {
@@ -435,12 +477,12 @@ mod tests {
         assert!(first.contains("- all of it: old1") && !first.contains("old2"), "{first}");
         let mut seen = String::new();
         for _ in 0..200 {
-            assert!(applied(&mut view, C::SidewaysRight).notice.is_none());
+            assert!(applied(&mut view, C::Right).notice.is_none());
             seen += &screen(&mut view, 80, 10);
         }
         assert!(seen.contains("new2") && seen.contains("old3"), "{seen}");
         for _ in 0..200 {
-            applied(&mut view, C::SidewaysLeft);
+            applied(&mut view, C::Left);
         }
         assert_eq!(screen(&mut view, 80, 10), first);
     }

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use crate::prelude::*;
 use crate::result::image::Picture;
 use crate::result::rows::SharedText;
+use base::text::json::WrittenValue;
 use protocol::Payload;
 
 /// The blocks of a result.
@@ -204,6 +205,18 @@ pub(crate) fn pretty(value: &impl serde::Serialize, most: usize) -> (String, boo
     let mut out = Bounded(Vec::new(), most);
     let cut = serde_json::to_writer_pretty(&mut out, value).is_err();
     (String::from_utf8_lossy(&out.0).into_owned(), cut)
+}
+
+/// Most text that is indented.
+const MAX_INDENTED_BYTES: usize = 1 << 20;
+
+/// Text that is one JSON document, indented; `None` if it is not, or too large.
+pub(super) fn indented(text: &str) -> Option<String> {
+    let trimmed = text.trim();
+    if trimmed.len() > MAX_INDENTED_BYTES || !trimmed.starts_with(['{', '[']) {
+        return None;
+    }
+    serde_json::to_string_pretty(&WrittenValue::parse(trimmed).ok()?).ok()
 }
 
 /// A file suffix for a media type: only letters and digits, whatever the server sent.

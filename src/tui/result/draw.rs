@@ -3,14 +3,13 @@
 use crate::filter::contains;
 use crate::form::draw::{Styles, put};
 use crate::prelude::*;
-use crate::result::content::{Block, BlockKind, pretty};
+use crate::result::content::{Block, BlockKind, indented, pretty};
 use crate::result::image::{Picture, PictureDone, PictureJob};
 use crate::result::markdown;
 use crate::result::rows::{SharedText, WrappedRows, find};
 use crate::result::tree::{TreeKey, TreeRow, children};
 use crate::result::view::{ResultTab, ResultView};
-use crate::widget::Pen;
-use base::text::json::WrittenValue;
+use crate::widget::{Pen, json_line};
 use terminal::graphics::{Graphics, Placement};
 
 /// A partly visible block.
@@ -136,12 +135,20 @@ impl ResultView {
         let Some(block) = self.blocks.get(index) else { return };
         let mut pen = Pen::new(buf, area);
         match (self.laid.get(index), &block.kind) {
-            (Some(Laid::Rows(rows, text)), _) => {
-                let slices = rows.slice(text.as_str(), skip..skip + height);
-                for (y, row) in (0..).zip(slices) {
-                    let shifted: String =
-                        row.chars().skip(self.column).take(usize::from(area.width) + 8).collect();
-                    pen.at(0, y).write(&SafeText::line(&shifted), look.text);
+            (Some(Laid::Rows { rows, text, is_json }), _) => {
+                let text = text.as_str();
+                for (y, row) in (0..).zip(rows.slice(text, skip..skip + height)) {
+                    pen.at(0, y);
+                    let mut left = self.column;
+                    let parts =
+                        if *is_json { json_row(text, row) } else { vec![(row, Role::Text)] };
+                    for (part, role) in parts {
+                        let style = if role == Role::Text { look.text } else { look.json(role) };
+                        let chars = part.chars().count();
+                        let shown = part.chars().skip(left).take(usize::from(area.width) + 8);
+                        pen.write(&SafeText::line(&shown.collect::<String>()), style);
+                        left = left.saturating_sub(chars);
+                    }
                 }
             }
             (Some(Laid::Lines(lines)), _) => {
@@ -166,14 +173,13 @@ impl ResultView {
                 for (y, line) in (0..).zip((skip..last).take(height)) {
                     pen.at(0, y);
                     if line == 0 {
-                        pen.write(about, look.foreign)
-                            .write("   w writes it to a file", look.faint);
+                        pen.write(about, look.foreign);
                     } else if line <= *rows {
                         // ASCII letters and digits only, so it is safe as it is.
                         pen.write(&binary.row(line - 1), look.muted);
                     } else {
                         let more = count(*hidden, "more row");
-                        pen.write(&format!("… {more}; H shows all"), look.faint);
+                        pen.write(&format!("… {more}"), look.faint);
                     }
                 }
             }
@@ -258,13 +264,15 @@ impl ResultView {
             return Laid::Lines(markdown::lines(raw, self.width, &self.look));
         }
         let shown = if self.plain { None } else { indented(raw) };
-        self.lay_rows(shown.map_or_else(|| text.clone(), SharedText::from_text))
+        let is_json = shown.is_some();
+        let shown = shown.filter(|_| !raw.trim().contains('\n'));
+        self.lay_rows(shown.map_or_else(|| text.clone(), SharedText::from_text), is_json)
     }
 
-    fn lay_rows(&self, text: SharedText) -> Laid {
+    fn lay_rows(&self, text: SharedText, is_json: bool) -> Laid {
         let room = usize::from(self.width.max(10));
         let most = if self.wrap { room } else { WrappedRows::MAX_ROW_COLUMNS };
-        Laid::Rows(WrappedRows::new(text.as_str(), most), text)
+        Laid::Rows { rows: WrappedRows::new(text.as_str(), most), text, is_json }
     }
 
     fn lay_binary(&self, index: usize) -> Laid {
@@ -282,7 +290,7 @@ impl ResultView {
     fn lay_unknown(&self, block: &Block, reason: &SafeText) -> Laid {
         let (text, cut) = pretty(&self.result.part(&block.pointer), 64 << 10);
         let more = if cut { "\n… the rest is in the raw view" } else { "" };
-        self.lay_rows(SharedText::from_text(format!("{reason}\n{text}{more}")))
+        self.lay_rows(SharedText::from_text(format!("{reason}\n{text}{more}")), false)
     }
 
     /// A job for another thread on a visible picture; its outcome goes to
@@ -406,8 +414,8 @@ fn short(text: &str, most: usize) -> String {
 
 /// A block as rows.
 pub(super) enum Laid {
-    /// Long text.
-    Rows(WrappedRows, SharedText),
+    /// Long text, and whether it is JSON.
+    Rows { rows: WrappedRows, text: SharedText, is_json: bool },
     /// Styled lines.
     Lines(Vec<Vec<markdown::MarkdownSpan>>),
     /// A picture with this many rows.
@@ -423,7 +431,7 @@ const MAX_HEX_ROWS: usize = 4;
 impl Laid {
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Rows(rows, _) => rows.len(),
+            Self::Rows { rows, .. } => rows.len(),
             Self::Lines(lines) => lines.len(),
             Self::Picture(rows) => usize::from(*rows),
             Self::Binary(_, rows, hidden) => 1 + rows + usize::from(*hidden > 0),
@@ -434,7 +442,7 @@ impl Laid {
     /// where rows are scrolled sideways.
     pub(super) fn find(&self, needle: &str, from: usize) -> Option<(usize, usize)> {
         match self {
-            Self::Rows(rows, text) => {
+            Self::Rows { rows, text, .. } => {
                 let text = text.as_str();
                 let begin = |row: usize| {
                     let row = *rows.slice(text, row..row + 1).first()?;
@@ -459,13 +467,34 @@ impl Laid {
     }
 }
 
-/// Text that is one JSON document, indented; `None` if it is not, or too large.
-fn indented(text: &str) -> Option<String> {
-    let trimmed = text.trim();
-    if trimmed.len() > 1 << 20 || !trimmed.starts_with(['{', '[']) || trimmed.contains('\n') {
-        return None;
+/// Most text around a row that is read to tell what its parts are.
+const MAX_JSON_LINE_BYTES: usize = 8 << 10;
+
+/// The parts of a row of JSON text with their roles. A row that goes on with a long line is told by
+/// the beginning of that; one that is too far from it has no roles.
+fn json_row<'a>(text: &'a str, row: &'a str) -> Vec<(&'a str, Role)> {
+    let from = row.as_ptr() as usize - text.as_ptr() as usize;
+    let to = from + row.len();
+    let mut back = from.saturating_sub(MAX_JSON_LINE_BYTES)..from;
+    let near = back.find(|at| text.is_char_boundary(*at)).unwrap_or(from);
+    let line = match text[near..from].rfind('\n') {
+        Some(at) => near + at + 1,
+        None if near == 0 => 0,
+        None => return vec![(row, Role::Text)],
+    };
+    // What follows tells a name from a value.
+    let rest = base::text::cut(&text[to..], MAX_JSON_LINE_BYTES);
+    let end = to + rest.find('\n').unwrap_or(rest.len());
+    let mut at = line;
+    let mut parts = Vec::new();
+    for (part, role) in json_line(&text[line..end]) {
+        let seen = (at.max(from)..(at + part.len()).min(to), role);
+        at += part.len();
+        if !seen.0.is_empty() {
+            parts.push((&text[seen.0], seen.1));
+        }
     }
-    serde_json::to_string_pretty(&WrittenValue::parse(trimmed).ok()?).ok()
+    parts
 }
 
 // Which pictures of a result are processed: only visible ones, one at a time, and a limited number

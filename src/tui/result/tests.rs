@@ -4,6 +4,7 @@ use base64::Engine as _;
 use proptest::prelude::*;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::{Color, Style};
 use serde_json::{Value, json};
 
 use super::content::BlockKind;
@@ -251,6 +252,70 @@ fn numbers_are_shown_found_copied_saved_and_compared_as_the_server_wrote_them() 
     view.compare_with(&written("123456789012345678901234567891"), true);
     let compared = screen(&mut view, 60, 12);
     assert!(compared.contains("67891") && compared.contains("67890"), "{compared}");
+}
+
+/// The colour of the first cell where this text is drawn.
+fn colour_of(view: &mut ResultView, text: &str, (width, height): (u16, u16)) -> Option<Color> {
+    let colours = [Color::Cyan, Color::Green, Color::Yellow, Color::Magenta];
+    let [key, string, number, literal] = colours.map(|colour| Style::new().fg(colour));
+    let look = Styles {
+        json_key: key,
+        json_string: string,
+        json_number: number,
+        json_literal: literal,
+        ..Styles::default()
+    };
+    let area = Rect::new(0, 0, width, height);
+    view.prepare(area, &look);
+    let mut buf = Buffer::empty(area);
+    view.render(&look, area, &mut buf);
+    let begins = |x: u16, y: u16| {
+        text.chars().zip(x..).all(|(c, x)| x < width && buf[(x, y)].symbol() == c.to_string())
+    };
+    let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+    places.into_iter().find(|(x, y)| begins(*x, *y)).map(|at| buf[at].fg)
+}
+
+#[test]
+fn json_in_a_text_has_the_colours_of_its_kinds_however_it_is_written() {
+    let long = "word ".repeat(30);
+    let value = json!({"city": "Bergen", "open": true, "runway": 2990, "about": long.trim()});
+    for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+        let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
+        for (text, colour) in [
+            ("\"city\"", Color::Cyan),
+            ("\"Bergen\"", Color::Green),
+            ("true", Color::Magenta),
+            ("2990", Color::Yellow),
+            // In a row that goes on with the string.
+            ("word\"", Color::Green),
+        ] {
+            assert_eq!(colour_of(&mut view, text, (40, 16)), Some(colour), "{text}");
+        }
+        // Moved sideways, a row has the colours of what is left of it.
+        applied(&mut view, Action::Wrap);
+        applied(&mut view, Action::Right);
+        assert_eq!(colour_of(&mut view, "Bergen\"", (40, 16)), Some(Color::Green));
+        applied(&mut view, Action::Left);
+        applied(&mut view, Action::Wrap);
+    }
+    let mut plain = view(json!({"content": [{"type": "text", "text": "[INFO] 2990 is true"}]}));
+    assert_eq!(colour_of(&mut plain, "2990", (40, 16)), Some(Color::Reset));
+}
+
+#[test]
+fn what_has_no_effect_on_a_result_says_why_and_changes_nothing() {
+    let mut tree = view(json!({"structuredContent": {"a": 1}}));
+    let before = screen(&mut tree, 40, 8);
+    for action in [Action::Wrap, Action::Markdown, Action::Hex, Action::SideBySide] {
+        assert!(tree.availability(action).is_err(), "{action:?}");
+    }
+    assert_eq!(tree.availability(Action::CopyPath), Ok(()));
+    applied(&mut tree, Action::Hex);
+    assert_eq!(screen(&mut tree, 40, 8), before);
+    let mut text = view(json!({"content": [{"type": "text", "text": "words"}]}));
+    assert!(text.availability(Action::CopyPath).is_err());
+    assert!(applied(&mut text, Action::Right).notice.is_some(), "wrapped lines do not move");
 }
 
 #[test]

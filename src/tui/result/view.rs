@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::call::run::Difference;
 use crate::form::draw::Styles;
 use crate::intent::Intent;
-use crate::pane::Out;
+use crate::pane::{Availability, Out, when};
 use crate::prelude::*;
 use crate::result::compare::{CompareLayout, Comparison};
 use crate::result::content::{self, Block, BlockKind, Blocks, blocks, pretty};
@@ -230,6 +230,26 @@ impl ResultView {
         self.scroll = in_sight(self.scroll, tree.cursor, height);
     }
 
+    /// Whether an action has an effect in what is shown, or why not.
+    pub fn availability(&self, action: Action) -> Availability {
+        let in_content = self.tab == ResultTab::Content;
+        let block = self.blocks.get(self.block).filter(|_| in_content);
+        match action {
+            Action::NextBlock => when(self.blocks.len() > 1, "there is no other block"),
+            Action::Markdown => when(in_content, "only content is drawn as Markdown"),
+            Action::Hex => {
+                let is_binary = block.is_some_and(|block| block.binary().is_some());
+                when(is_binary, "only binary content has bytes to show; {next-block} chooses")
+            }
+            Action::Wrap => when(self.tree().is_none(), "a tree has no lines to wrap"),
+            Action::SideBySide => {
+                when(self.tab == ResultTab::Compare, "only a comparison has two sides")
+            }
+            Action::CopyPath => when(self.tree().is_some(), "only values of a tree have a path"),
+            _ => Ok(()),
+        }
+    }
+
     /// Performs an action.
     pub fn apply(&mut self, action: Action, out: &mut Out) {
         let page = isize::try_from(self.height.max(2)).unwrap_or(2) - 1;
@@ -237,8 +257,6 @@ impl ResultView {
             return self.move_by(rows);
         }
         match action {
-            Action::SidewaysLeft => self.column = self.column.saturating_sub(8),
-            Action::SidewaysRight => self.column += 8,
             Action::NextTab => {
                 let tabs = self.tabs();
                 let at = tabs.iter().position(|(tab, _)| *tab == self.tab).unwrap_or(0);
@@ -247,14 +265,12 @@ impl ResultView {
             }
             Action::NextBlock => self.next_block(),
             Action::Open => self.enter(out),
-            Action::Left | Action::Right => {
-                self.with_tree(|tree, value| tree.fold(value, action));
-            }
+            Action::Left | Action::Right => self.sideways(action, out),
             Action::Markdown => {
                 self.plain = !self.plain;
                 self.stale = true;
             }
-            Action::Hex => self.toggle_hex(out),
+            Action::Hex => self.toggle_hex(),
             Action::Wrap => {
                 self.wrap = !self.wrap;
                 self.column = 0;
@@ -323,11 +339,23 @@ impl ResultView {
         }
     }
 
-    fn toggle_hex(&mut self, out: &mut Out) {
-        let block = self.blocks.get(self.block).filter(|_| self.tab == ResultTab::Content);
-        if block.and_then(Block::binary).is_none() {
-            let words = "only binary content has bytes to show; {next-block} chooses";
-            return out.refuse(words);
+    /// Folds and unfolds a tree; scrolls lines that are not wrapped.
+    fn sideways(&mut self, action: Action, out: &mut Out) {
+        if self.with_tree(|tree, value| tree.fold(value, action)).is_some() {
+            return;
+        }
+        if self.wrap {
+            return out.refuse("lines are wrapped; {wrap} shows each in one row");
+        }
+        self.column = match action {
+            Action::Left => self.column.saturating_sub(SIDEWAYS_STEP_CHARS),
+            _ => self.column + SIDEWAYS_STEP_CHARS,
+        };
+    }
+
+    fn toggle_hex(&mut self) {
+        if self.availability(Action::Hex).is_err() {
+            return;
         }
         if !self.expanded.remove(&self.block) {
             self.expanded.insert(self.block);
@@ -548,6 +576,9 @@ impl ResultFile {
         }
     }
 }
+
+/// Characters that lines move sideways at once.
+const SIDEWAYS_STEP_CHARS: usize = 8;
 
 /// Characters shown before a match in its line.
 const MAX_LEAD_CHARS: usize = 16;

@@ -21,7 +21,7 @@ fn it_starts_shows_every_pane_and_leaves_the_terminal_as_it_was() {
         ("3vv", "entries"),
         ("6", "Nothing waits for you"),
         ("7", "effective values"),
-        ("1", "start order"),
+        ("1", "recent output"),
     ] {
         deck.keys(key);
         deck.wait(text);
@@ -78,7 +78,7 @@ fn a_storm_of_resizes_ends_in_a_screen_that_fits() {
     deck.resize(30, 8);
     deck.wait("too small");
     deck.resize(80, 24);
-    deck.wait("start order");
+    deck.wait("recent output");
     deck.wait("quit");
     deck.quit();
 }

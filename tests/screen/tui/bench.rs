@@ -78,14 +78,81 @@ fn a_click_on_the_catalogue_goes_back_to_it_and_one_on_the_form_to_the_form() {
 }
 
 #[test]
-fn below_140_columns_a_call_takes_the_screen() {
-    let mut app = tools(139, 40);
+fn from_100_columns_the_catalogue_stays_beside_a_call_with_the_form_above_the_result() {
+    for (width, height) in [(100, 30), (120, 40), (139, 40)] {
+        let mut app = tools(width, height);
+        let alone = draw(&mut app, width, height);
+        press(&mut app, KeyCode::Enter, NONE);
+        let screen = draw(&mut app, width, height);
+        let row = screen.lines().find(|line| line.contains("list_directory")).unwrap();
+        let list = row.split('│').next().unwrap().chars().count();
+        assert!((30..=50).contains(&list), "{screen}");
+        assert!(screen.contains("filesystem · read-only"), "the form is whole: {screen}");
+        let path = screen.lines().position(|line| line.contains("path *")).unwrap();
+        type_all(&mut app, "notes.md");
+        press(&mut app, KeyCode::F(5), NONE);
+        let screen = draw(&mut app, width, height);
+        let result = screen.lines().position(|line| line.contains(" result ")).unwrap();
+        assert!(result > path && screen.contains("list_directory"), "{screen}");
+        // The list has its room and its detail again once the call is left.
+        press(&mut app, KeyCode::Esc, NONE);
+        press(&mut app, KeyCode::Esc, NONE);
+        assert_eq!(draw(&mut app, width, height), alone);
+        // Whoever hid the detail wants no second panel.
+        type_all(&mut app, "|");
+        press(&mut app, KeyCode::Enter, NONE);
+        let screen = draw(&mut app, width, height);
+        assert!(!screen.contains("list_directory"), "{screen}");
+    }
+    let mut app = tools(99, 30);
     press(&mut app, KeyCode::Enter, NONE);
-    let screen = draw(&mut app, 139, 40);
+    let screen = draw(&mut app, 99, 30);
     assert!(!screen.contains("list_directory"), "{screen}");
     // A wider terminal shows the same call beside the catalogue.
-    let screen = draw(&mut app, 140, 40);
-    assert!(screen.contains("list_directory") && screen.contains("f5 call"), "{screen}");
+    for width in [100, 139, 140, 200] {
+        let screen = draw(&mut app, width, 40);
+        assert!(screen.contains("list_directory") && screen.contains("f5 call"), "{screen}");
+    }
+}
+
+#[test]
+fn a_click_on_the_list_beside_a_call_goes_back_to_it() {
+    let mut app = tools(120, 40);
+    press(&mut app, KeyCode::Enter, NONE);
+    let screen = draw(&mut app, 120, 40);
+    let row = screen.lines().position(|line| line.contains("write_file")).unwrap();
+    let kind = crossterm::event::MouseEventKind::Down(crossterm::event::MouseButton::Left);
+    let event = crossterm::event::MouseEvent { kind, column: 6, row: row as u16, modifiers: NONE };
+    app.update(Message::Input(Event::Mouse(event)));
+    let screen = draw(&mut app, 120, 40);
+    assert!(!app.has_screen() && screen.contains("▸  write_file"), "{screen}");
+}
+
+#[test]
+fn what_a_filter_leaves_does_not_move_the_columns() {
+    for (width, height) in [(120, 40), (200, 60)] {
+        let mut app = tools(width, height);
+        let place = |screen: &str| {
+            let titles = screen.lines().find(|line| line.contains(" tokens")).unwrap().to_owned();
+            titles.find("tokens").map(|at| titles[..at].chars().count())
+        };
+        let before = place(&draw(&mut app, width, height));
+        type_all(&mut app, "/create");
+        let screen = draw(&mut app, width, height);
+        assert!(!screen.contains("list_directory"), "{screen}");
+        assert_eq!(place(&screen), before, "{screen}");
+    }
+}
+
+#[test]
+fn many_servers_get_the_room_that_a_detail_can_spare() {
+    for (width, height, least) in [(80, 24, 7), (120, 40, 22)] {
+        let mut app = app("overflow");
+        let screen = draw(&mut app, width, height);
+        let detail = screen.lines().position(|line| line.contains(" detail ")).unwrap();
+        let rows = detail - 4;
+        assert!(rows >= least && usize::from(height) - detail >= 10, "{screen}");
+    }
 }
 
 #[test]

@@ -475,7 +475,7 @@ fn a_server_that_is_not_ready_offers_nothing_to_call() {
     let mut app = with_saved(&[]);
     app.update(Message::News(News::View(Arc::new(view))));
     types(&mut app, ":create_entities");
-    assert!(draw(&mut app, 120, 40).contains("unavailable"));
+    assert!(draw(&mut app, 120, 40).contains("down"));
     press(&mut app, KeyCode::Enter, NONE);
     assert!(!app.has_screen());
 }

@@ -8,9 +8,11 @@ use mcpdeck::base::text::SafeText;
 use mcpdeck::base::{ServerName, Timestamp};
 use mcpdeck::deck::News;
 use mcpdeck::error::{Error, ErrorCode};
-use mcpdeck::host::{HostView, ServerState};
-use mcpdeck::protocol::RequestKind;
+use mcpdeck::host::{CallOutcome, HostView, ServerState};
+use mcpdeck::protocol::{CallId, RequestKind};
+use mcpdeck::tui::action::Action;
 use mcpdeck::tui::app::{App, Setup};
+use mcpdeck::tui::effect::Effect;
 use mcpdeck::tui::message::Message;
 use mcpdeck::tui::theme::ColorDepth;
 use ratatui::buffer::Buffer;
@@ -47,6 +49,24 @@ fn twins(names: impl IntoIterator<Item = String>) -> HostView {
         view.servers.insert(twin.name.clone(), Arc::new(twin));
     }
     view
+}
+
+/// A call of the first tool, answered.
+fn answered(app: &mut App, (width, height): (u16, u16), result: serde_json::Value) {
+    draw(app, width, height);
+    types(app, "2");
+    draw(app, width, height);
+    press(app, KeyCode::Enter, NONE);
+    types(app, "notes/today.md");
+    draw(app, width, height);
+    let effects = press(app, KeyCode::F(5), NONE);
+    let token = effects.iter().find_map(|effect| match effect {
+        Effect::Call(token, _) => Some(*token),
+        _ => None,
+    });
+    let token = token.unwrap_or_else(|| panic!("{effects:?}"));
+    let outcome = CallOutcome::new(CallId(1), "filesystem", "read_file", result);
+    app.update(Message::CallEnded(token, Box::new(Ok(outcome))));
 }
 
 /// The columns where a word begins, row by row.
@@ -429,4 +449,89 @@ fn a_problem_covers_no_half_of_a_value() {
             assert!(value.ends_with('*') || value.ends_with("not set"), "{width}: {screen}");
         }
     }
+}
+
+#[test]
+fn few_letters_mean_something_in_a_result_and_one_shows_the_others() {
+    let mut app = app("typical");
+    answered(&mut app, (80, 24), json!({"content": [{"type": "text", "text": "some words"}]}));
+    let screen = draw(&mut app, 80, 24);
+    assert!(keys_of(&screen).contains("space more"), "{screen}");
+    types(&mut app, " ");
+    for (width, height) in [(60, 20), (80, 24), (120, 40), (200, 60)] {
+        let screen = draw(&mut app, width, height);
+        for (key, help) in [("w", "Wrap long lines"), ("e", "Copy the arguments of this call")] {
+            let row = screen.lines().find(|line| line.contains(help));
+            let row = row.unwrap_or_else(|| panic!("{screen}"));
+            assert!(row.split_whitespace().any(|word| word == key), "{row}");
+        }
+    }
+    // What has no effect says why, and does nothing.
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("(only values of a tree have a path)"), "{screen}");
+    types(&mut app, "p");
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("copy path: only values of a tree have a path"), "{screen}");
+    // The others are done where they were asked for.
+    types(&mut app, " e");
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("path *") && keys_of(&screen).starts_with(" f5 call"), "{screen}");
+    // The palette and the help know them too.
+    press(&mut app, KeyCode::F(6), NONE);
+    draw(&mut app, 120, 40);
+    types(&mut app, ":JSON pointer");
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("space p"), "{screen}");
+    press(&mut app, KeyCode::Esc, NONE);
+    draw(&mut app, 120, 40);
+    types(&mut app, "?");
+    press(&mut app, KeyCode::End, NONE);
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("Wrap long lines, or not"), "{screen}");
+}
+
+#[test]
+fn no_place_has_more_than_a_dozen_letters_of_its_own() {
+    use mcpdeck::tui::keymap::{BINDINGS, KeyScope};
+    // Those that move, and those that are listed once the key before them is pressed.
+    let moves = |action: Action| action.steps(9).is_some();
+    let listed = [KeyScope::EditKeys, KeyScope::ServerKeys, KeyScope::ResultKeys];
+    for scope in KeyScope::ALL.into_iter().filter(|scope| !listed.contains(scope)) {
+        let own = BINDINGS.iter().filter(|row| row.scopes.contains(&scope) && !moves(row.action));
+        let letters = own.flat_map(|row| row.keys.split(' '));
+        let letters =
+            letters.filter(|key| key.len() == 1 && key.as_bytes()[0].is_ascii_alphabetic());
+        let letters: Vec<&str> = letters.collect();
+        let most = if scope == KeyScope::Result { 8 } else { 12 };
+        assert!(letters.len() <= most, "{scope:?}: {letters:?}");
+    }
+}
+
+#[test]
+fn only_what_waits_for_the_user_is_said_to_wait() {
+    let mut app = app("degraded");
+    let screen = draw(&mut app, 120, 40);
+    let header = screen.lines().next().unwrap();
+    assert_eq!(header.matches("waiting").count(), 1, "{header}");
+    assert!(header.contains("1 blocked"), "{header}");
+    assert!(screen.contains("blocked 1m") && !screen.contains("unavailable"), "{screen}");
+}
+
+#[test]
+fn titles_and_keys_on_a_line_have_their_own_colour() {
+    let setup = || Setup { themes: mcpdeck::THEMES, ..Setup::default() };
+    let mut app = app_with("typical", setup());
+    types(&mut app, "2");
+    let screen = draw(&mut app, 120, 40);
+    let area = Rect::new(0, 0, 120, 40);
+    let mut buffer = Buffer::empty(area);
+    app.render(area, &mut buffer);
+    let line = screen.lines().nth(2).unwrap();
+    let column = line[..line.find("detail").unwrap()].chars().count() as u16;
+    let (title, rule) = (&buffer[(column, 2)], &buffer[(column + 10, 2)]);
+    assert_ne!(title.fg, rule.fg, "a title is no part of its line");
+    let line = screen.lines().nth(1).unwrap();
+    let column = line[..line.find("4 Traffic").unwrap()].chars().count() as u16;
+    let key = &buffer[(column, 1)];
+    assert!(!key.modifier.contains(Modifier::DIM), "a key is as bright as in the last line");
 }

@@ -170,7 +170,7 @@ fn the_cost_of_all_tools_is_summed_by_server_with_bars() {
     let mut driver = Driver::new();
     driver.keys("2$");
     let screen = super::draw(&mut driver.app, 120, 40);
-    for part in ["tokens of every request", "longest description", " %", "█"] {
+    for part in ["tokens of every request", "longest description", " %", "▆"] {
         assert!(screen.contains(part), "{part}: {screen}");
     }
 }

@@ -9,6 +9,7 @@ use crate::overlay::TextReader;
 use crate::pane::{Out, Ui};
 use crate::prelude::*;
 use crate::widget::Doc;
+use crate::widget::pen::shortened;
 use host::ServerView;
 use protocol::{Era, TrafficRecord};
 
@@ -157,14 +158,17 @@ fn messages(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
         return;
     }
     doc.heading("recent messages");
+    // Beside time and direction, size and latency.
+    let room = doc.width().saturating_sub(38).clamp(12, 34);
     for record in &recent[recent.len().saturating_sub(MAX_MESSAGES)..] {
         let (sign, role) = glyphs.direction(record.direction);
-        let method = record.method.as_ref().or(record.problem.as_ref());
+        let method = record.method.as_ref().or(record.problem.as_ref()).map(Ink::from);
+        let method = shortened(&method.unwrap_or_default(), room, glyphs.ellipsis);
         let latency = record.latency.map_or_else(|| ink!(""), |l| ink!("{}", Dur(l)));
         doc.line(vec![
             (ink!("  {} ", Model::time_of_day(record.at)), Role::Faint),
             (ink!("{} ", sign), role),
-            (ink!("{:<30} ", method.map_or_else(|| ink!(""), Ink::from)), Role::Text),
+            (ink!("{:<1$} ", method, usize::from(room)), Role::Text),
             (ink!("{:>9} {:>9}", Bytes(record.bytes as u64), latency), Role::Muted),
         ]);
     }
@@ -176,10 +180,8 @@ fn findings(server: &ServerView, model: &Model, doc: &mut Doc) {
     }
     doc.heading("protocol findings");
     for finding in server.findings.iter().rev().take(10) {
-        doc.line(vec![
-            (ink!("  {} ", Model::time_of_day(finding.at)), Role::Faint),
-            (Ink::line(finding.message.as_str()), Role::Warning),
-        ]);
+        let time = Model::time_of_day(finding.at);
+        doc.text(2, &ink!("{} {}", time, Ink::line(finding.message.as_str())), Role::Warning);
         if !finding.raw.is_empty() {
             doc.line(vec![(ink!("      {}", Ink::line(&finding.raw)), Role::Foreign)]);
         }

@@ -110,8 +110,7 @@ fn reach(server: &ServerView) -> Vec<Ink> {
 /// Name, state, since when, how it is connected, in `room` cells.
 fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, room: u16) -> DocLine {
     let role = state_role(server.state);
-    let word =
-        if server.state == ServerState::Unavailable { "down" } else { server.state.as_str() };
+    let word = state_word(server.state);
     let since = match server.state {
         ServerState::Starting => model.elapsed(server.since),
         _ => model.ago(server.since),
@@ -398,10 +397,15 @@ pub fn draw_graph_in(graph: &Doc, doc: &mut Doc) {
     }
 }
 
+/// How many dependencies the servers have together.
+pub fn dependencies(model: &Model) -> usize {
+    model.view.servers.values().map(|server| server.dependencies.len()).sum()
+}
+
 /// Draws the order when any server depends on another.
 pub fn draw_graph(ui: Ui<'_>, doc: &mut Doc) {
     let servers = &ui.model.view.servers;
-    if servers.values().all(|server| server.dependencies.is_empty()) {
+    if dependencies(ui.model) == 0 {
         return;
     }
     doc.gap();
@@ -444,7 +448,7 @@ fn node(ui: Ui<'_>, name: &ServerName, lead: Ink) -> DocLine {
     let (model, glyphs) = (ui.model, ui.glyphs);
     let mut line = vec![(lead, Role::Rule), (Model::name(name), Role::Text)];
     if let Some(server) = model.server(name) {
-        let text = ink!("  {} {}", glyphs.state(server.state), server.state.as_str());
+        let text = ink!("  {} {}", glyphs.state(server.state), state_word(server.state));
         line.push((text, state_role(server.state)));
     }
     line

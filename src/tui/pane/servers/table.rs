@@ -185,9 +185,8 @@ fn head(server: &ServerView, model: &Model, glyphs: &Glyphs, name_width: usize) 
         _ => model.ago(server.since),
     };
     let (word, role) = match server.state {
-        ServerState::Unavailable => (ink!("down {}", since), role),
         ServerState::Ready if !server.breaker.is_closed() => (ink!("breaker open"), Role::Warning),
-        state => (ink!("{} {}", state.as_str(), since), role),
+        state => (ink!("{} {}", state_word(state), since), role),
     };
     vec![
         (ink!("{} ", glyphs.state(server.state)), state_role(server.state)),
