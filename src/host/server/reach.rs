@@ -45,7 +45,7 @@ pub struct ServerReach {
 const HANDOVER_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Lines of stderr kept after the exit of a process.
-const MAX_STDERR_LINES: usize = 40;
+const MAX_STDERR_LINES: usize = 120;
 /// Exit codes of shells and loaders for "cannot execute" and "not found".
 const NEVER_RETRIED: [i32; 2] = [126, 127];
 
@@ -286,8 +286,10 @@ async fn end_failed(
     let never_answered = failure.closed && process.process.ignored_stdin();
     let another_era = !failure.unauthorized && !never_answered;
     if by_itself {
-        let said = remedy::error_line(stderr_tail).map(|line| format!(": {}", line.trim()));
-        let said = said.unwrap_or_default();
+        // Programs that explain themselves on stdout do so in its first line.
+        let said =
+            remedy::error_text(stderr_tail).or_else(|| junk.map(|line| line.trim().to_owned()));
+        let said = said.map(|text| format!(": {text}")).unwrap_or_default();
         error.message = format!("{} before it was ready{said}", exit.describe());
         lasting = exit.code.is_some_and(|code| NEVER_RETRIED.contains(&code));
     } else if let Some(line) = remedy::reported_error(stderr_tail) {

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::Fact;
 use crate::server::connect::{EXIT_TIMEOUT, ExitReport, OpenError, OpenRequest, Opened, StopPlan};
-use crate::server::remedy::{FailureOutput, error_line, remedy};
+use crate::server::remedy::{FailureOutput, error_text, remedy};
 use crate::shared::HostShared;
 use crate::view::StartStep;
 use base::SafeText;
@@ -112,7 +112,7 @@ impl OpenAttempt {
         };
         let exit = opened.end(error.clone(), plan).await;
         if let Some(ExitReport { exit, stderr_tail }) = exit.as_ref().filter(|_| by_itself) {
-            let said = error_line(stderr_tail).map(|line| format!(": {}", line.trim()));
+            let said = error_text(stderr_tail).map(|text| format!(": {text}"));
             let said = said.unwrap_or_default();
             error.message = format!("{} while its lists were fetched{said}", exit.describe());
             let output = FailureOutput {

@@ -18,7 +18,7 @@ use crate::server::connect::{
 use crate::server::context::{EVENT_CAPACITY, session_context};
 use crate::server::lifecycle::{LifecycleInput, Loss, Phase};
 use crate::server::memory::Definitions;
-use crate::server::remedy::{FailureOutput, error_line, remedy};
+use crate::server::remedy::{FailureOutput, error_text, remedy};
 use crate::server::slot::Slot;
 use crate::shared::HostShared;
 use crate::view::StartStep;
@@ -359,8 +359,8 @@ async fn end(opened: Option<Opened>, last_request: Error, plan: StopPlan) -> Opt
 /// The displayed reason: how it ended, after how long, and the error line from stderr.
 pub(super) fn why(exit: &ExitView, stderr_tail: &[SafeText]) -> String {
     let after = Dur(exit.lived);
-    match error_line(stderr_tail) {
-        Some(line) => format!("{} after {after}: {}", exit.describe(), line.trim()),
+    match error_text(stderr_tail) {
+        Some(text) => format!("{} after {after}: {text}", exit.describe()),
         None => format!("{} after {after}", exit.describe()),
     }
 }
