@@ -310,7 +310,7 @@ mod tests {
         for (message, part) in [
             ("the server answered HTTP 401 Unauthorized", "`Authorization`"),
             ("the server answered HTTP 403 Forbidden: no", "permission"),
-            ("HTTP 307 would send it without its message", "redirects"),
+            ("HTTP 301 to /x would send it without its message", "redirects"),
             ("the server answered HTTP 500 Internal Server Error", "its own log"),
             ("the connection was closed", "`mcpdeck --check -v`"),
         ] {

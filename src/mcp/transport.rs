@@ -33,6 +33,8 @@ pub mod pipe;
 #[cfg(feature = "http")]
 pub(crate) mod proxy;
 #[cfg(feature = "http")]
+mod refusal;
+#[cfg(feature = "http")]
 pub mod remote;
 #[cfg(feature = "http")]
 pub(crate) mod sse;

@@ -73,6 +73,10 @@ impl ReceivedSoFar {
 impl Arrivals {
     fn describe(&self, now: Instant) -> String {
         let since = self.opened.map(|at| (now - at).as_secs_f64()).unwrap_or_default();
+        // A WebSocket begins with 101: what counts is what came over it.
+        if self.http == Some(101) {
+            return format!("no answer to {} in {since:.1} s", self.wanted());
+        }
         if let Some(status) = self.http {
             return format!(
                 "HTTP {status} came, but no answer to {} in {since:.1} s",

@@ -21,6 +21,24 @@ const MAX_PIECE_BYTES: usize = 32 << 10;
 /// Longest header of a gzip member, in bytes: it may hold a file name and a comment.
 const MAX_HEADER_BYTES: usize = 64 << 10;
 
+/// What stands where a coding belongs, and is none: `identity`, and names of character sets and of
+/// transfers that some servers and gateways put there.
+const UNCODED: [&str; 13] = [
+    "",
+    "identity",
+    "none",
+    "utf-8",
+    "utf8",
+    "us-ascii",
+    "iso-8859-1",
+    "7bit",
+    "8bit",
+    "binary",
+    "text",
+    "chunked",
+    "aws-chunked",
+];
+
 /// A coding that can be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
@@ -40,7 +58,7 @@ impl Coding {
         let given = headers.get_all(CONTENT_ENCODING).iter().map(named).collect::<Vec<_>>();
         let given = given.join(",");
         let mut codings =
-            given.split(',').map(str::trim).filter(|c| !matches!(*c, "" | "identity"));
+            given.split(',').map(str::trim).filter(|coding| !UNCODED.contains(coding));
         let coding = match codings.next() {
             None => Self::Identity,
             Some("gzip" | "x-gzip") => Self::Gzip,
@@ -104,6 +122,8 @@ fn broken(what: &str) -> io::Error {
 
 /// Where a body is being read.
 enum Place {
+    /// In a body that is not compressed, whatever its header says.
+    Plain,
     /// In the header of a gzip member; what is known of it.
     Header(Vec<u8>),
     /// At the first bytes of a `deflate` body, which tell its format.
@@ -117,6 +137,8 @@ struct Inflater {
     coding: Coding,
     place: Place,
     input: Bytes,
+    /// Whether a gzip member has been read.
+    has_begun: bool,
 }
 
 impl Inflater {
@@ -125,14 +147,14 @@ impl Inflater {
 
     fn new(coding: Coding) -> Self {
         let first = if coding == Coding::Gzip { Place::Header } else { Place::Start };
-        Self { coding, place: first(Vec::new()), input: Bytes::new() }
+        Self { coding, place: first(Vec::new()), input: Bytes::new(), has_begun: false }
     }
 
     /// Whether the body may end here.
     fn is_complete(&self) -> bool {
         match &self.place {
             Place::Header(known) | Place::Start(known) => known.is_empty(),
-            Place::Trailer(_) => true,
+            Place::Plain | Place::Trailer(_) => true,
             Place::Data(_) => false,
         }
     }
@@ -141,14 +163,22 @@ impl Inflater {
     fn next(&mut self) -> io::Result<Option<Bytes>> {
         while !self.input.is_empty() {
             match &mut self.place {
+                Place::Plain => return Ok(Some(std::mem::take(&mut self.input))),
                 Place::Header(known) => {
                     known.extend_from_slice(&self.input);
+                    // A proxy that has unpacked a body may leave the header as it was.
+                    if !self.has_begun && !is_gzip(known) {
+                        self.input = Bytes::from(std::mem::take(known));
+                        self.place = Place::Plain;
+                        continue;
+                    }
                     let Some(length) = header_length(known)? else {
                         self.input = Bytes::new();
                         continue;
                     };
                     self.input = Bytes::from(std::mem::take(known)).slice(length..);
                     self.place = Place::Data(Box::new(Decompress::new(false)));
+                    self.has_begun = true;
                 }
                 Place::Start(known) => {
                     known.extend_from_slice(&self.input);
@@ -199,12 +229,17 @@ impl Inflater {
     }
 }
 
+/// Whether these may be the first bytes of a gzip member.
+fn is_gzip(bytes: &[u8]) -> bool {
+    let begins = [0x1f, 0x8b, 8];
+    begins.starts_with(&bytes[..bytes.len().min(begins.len())])
+}
+
 /// The length of the gzip header at the start of `bytes` (RFC 1952, section 2.3); `None` when it
 /// goes on behind them.
 fn header_length(bytes: &[u8]) -> io::Result<Option<usize>> {
     const GZIP_HEADER_BYTES: usize = 10;
-    let begins = [0x1f, 0x8b, 8];
-    if !begins.starts_with(&bytes[..bytes.len().min(begins.len())]) {
+    if !is_gzip(bytes) {
         return Err(broken("it is not gzip"));
     }
     if bytes.len() > MAX_HEADER_BYTES {
@@ -277,12 +312,17 @@ mod tests {
             }
         }
         assert_eq!(read(b"", 1, Coding::Gzip).await.unwrap(), b"");
+        // Unpacked on the way, under the header of before.
+        for pieces in [1, 4096] {
+            assert_eq!(read(&text, pieces, Coding::Gzip).await.unwrap(), text);
+        }
     }
 
     #[tokio::test]
     async fn what_is_broken_is_an_error_and_not_half_an_answer() {
         let whole = gzip(&[b'x'; 5000]);
-        for body in [&whole[..whole.len() - 12], b"{\"jsonrpc\":\"2.0\"}", &[0x1f, 0x8b, 8]] {
+        let followed = [&whole[..], b"{\"jsonrpc\":\"2.0\"}"].concat();
+        for body in [&whole[..whole.len() - 12], &followed, &[0x1f, 0x8b, 8]] {
             assert!(read(body, 64, Coding::Gzip).await.is_err(), "{body:?}");
         }
     }
@@ -308,7 +348,10 @@ mod tests {
             Coding::from_headers(&headers)
         };
         assert_eq!(of("GZIP"), Ok(Coding::Gzip));
-        assert_eq!(of("identity"), Ok(Coding::Identity));
+        for none in ["identity", "UTF-8", "none", "aws-chunked", "binary"] {
+            assert_eq!(of(none), Ok(Coding::Identity), "{none}");
+        }
+        assert_eq!(of("aws-chunked, gzip"), Ok(Coding::Gzip));
         assert!(of("br").unwrap_err().contains("content-encoding: br"));
         assert!(of("gzip, br").unwrap_err().contains("gzip, br"));
     }

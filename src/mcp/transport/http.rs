@@ -17,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::coding::Coding;
 use super::events::{ReopenPauses, SseEvent, SseEvents};
+use super::refusal::{is_rpc, reason_in, status_words, title_of};
 use super::remote::{Posts, RemoteServer, read_body};
 use super::unasked::Unasked;
 use super::{Outgoing, Transport};
@@ -482,7 +483,7 @@ impl Http {
             }
             // Whatever id it names, this response answers this request.
             if let Some(id) = id {
-                if self.tap.refused(id, &text) {
+                if is_rpc(&text) && self.tap.refused(id, &text) {
                     return Ok(());
                 }
                 // A refused probe is typical of a legacy server.
@@ -502,8 +503,15 @@ impl Http {
             // A message is one whatever it is called; a page or plain words are none.
             let parsed = serde_json::from_slice::<serde_json::Value>(&text).unwrap_or_default();
             if over.is_some() || parsed.get("jsonrpc").is_none() {
-                let first = first_line(&shown);
-                let text = format!("the server answered with {kind}, not JSON: {first}");
+                let text = if let Some(title) = title_of(&shown) {
+                    format!(
+                        "the server answered with a web page, not JSON (\"{title}\"): is `url` that \
+                         of its MCP endpoint (often /mcp)?"
+                    )
+                } else {
+                    let first = first_line(&shown);
+                    format!("the server answered with {kind}, not JSON: {first}")
+                };
                 return Err(SendError::Refused(SafeText::line(&text).to_string().into()));
             }
             self.tolerate(&format!("answers come with {kind}, not application/json"), "");
@@ -533,7 +541,7 @@ impl Http {
 
     /// Describes an error status.
     fn refusal(&self, status: StatusCode, headers: &HeaderMap, body: &str, posted: bool) -> String {
-        let mut text = format!("the server answered HTTP {status}");
+        let mut text = format!("the server answered HTTP {}", status_words(status));
         if let Some(after) = headers.get(RETRY_AFTER).and_then(|v| v.to_str().ok()) {
             text += " (retry after ";
             text += cut(after, 64);
@@ -543,9 +551,9 @@ impl Http {
             text += "; the path of the endpoint may be another (often /mcp), or the server speaks \
                      HTTP+SSE of 2024-11-05 at another one (often /sse)";
         }
-        let body = cut(body.trim(), 200);
-        // An HTML page says no more than the status.
-        if !body.is_empty() && !body.starts_with('<') {
+        let said = reason_in(body);
+        let body = cut(said.trim(), 200);
+        if !body.is_empty() {
             text += ": ";
             text += body;
         }

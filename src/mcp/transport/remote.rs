@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::channel::mpsc;
 use futures::future::BoxFuture;
-use http::header::ACCEPT_ENCODING;
+use http::header::{ACCEPT_ENCODING, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{Certificate, ClientBuilder, Identity, RequestBuilder, Response};
@@ -26,9 +26,11 @@ use url::Url;
 
 use super::coding::decoded;
 use super::proxy::{no_proxy_hint, proxy_flaw, proxy_of};
+use super::refusal::{reason_in, status_words};
 use crate::auth::{Authorizer, NotSent};
 use crate::session::HttpEndpoint;
 use base::address::is_loopback;
+use base::text::cut;
 use base::{Redactor, SafeText};
 use config::{HttpConfig, TlsConfig};
 use protocol::{SendError, SendFailure, Tap};
@@ -57,6 +59,13 @@ pub(super) fn streams() -> (Streams, Incoming, BufReader<DuplexStream>) {
     let streams = Streams { read: Box::new(StreamReader::new(pieces)), write: Box::new(write) };
     (streams, incoming, BufReader::new(outgoing))
 }
+
+/// How long the body of a refusal is waited for.
+const REASON_TIMEOUT: Duration = Duration::from_secs(1);
+/// Most bytes of it that are read for its reason.
+const MAX_REASON_BYTES: usize = 4 << 10;
+/// Most headers of a response.
+const MAX_RESPONSE_HEADERS: usize = 512;
 
 /// A remote server.
 #[derive(Clone)]
@@ -89,6 +98,12 @@ impl RemoteServer {
         } else {
             Policy::none()
         };
+        // What is odd about a head does no harm to what follows it.
+        let builder = builder
+            .http1_ignore_invalid_headers_in_responses(true)
+            .http1_allow_obsolete_multiline_headers_in_responses(true)
+            .http1_allow_spaces_after_header_name_in_responses(true)
+            .http1_max_headers(MAX_RESPONSE_HEADERS);
         let http = builder.redirect(policy).build();
         let http = http.map_err(|error| {
             SendError::Refused(format!("HTTP cannot be set up: {error}").into())
@@ -106,7 +121,25 @@ impl RemoteServer {
         if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);
         }
-        Err(SendError::Refused(format!("the server answered HTTP {status}").into()))
+        let mut text = format!("the server answered HTTP {}", status_words(status));
+        let place = response.headers().get(LOCATION).and_then(|place| place.to_str().ok());
+        if let Some(place) = place.filter(|_| status.is_redirection()) {
+            let place = place.split(['?', '#']).next().unwrap_or_default();
+            text += " to ";
+            text += place;
+            text += "; if that is the server, put it into `url`";
+        }
+        let body =
+            tokio::time::timeout(REASON_TIMEOUT, read_body(response, MAX_REASON_BYTES, &self.tap));
+        if let Ok(Ok((body, _))) = body.await {
+            let reason = reason_in(&String::from_utf8_lossy(&body));
+            if !reason.is_empty() {
+                text += ": ";
+                text += cut(&reason, 200);
+            }
+        }
+        let text = SafeText::line(&self.tap.context.redactor.redact(&text)).to_string();
+        Err(SendError::Refused(text.into()))
     }
 
     /// Sends a request with the headers of the entry and the token of its account, and records the
@@ -460,11 +493,19 @@ fn redirect(attempt: Attempt<'_>, has_secrets: bool) -> Action {
     }
     let origin = attempt.url().origin();
     if first.origin() != origin {
-        let text = format!("a redirect to another origin, {}", origin.ascii_serialization());
+        let place = SafeText::cut(&origin.ascii_serialization(), 200);
+        let text = format!(
+            "a redirect to another origin, {place}; if that is the server, put its address into `url`"
+        );
         return attempt.error(text);
     }
     if !keeps_message(attempt.status()) {
-        let text = format!("HTTP {} would send it without its message", attempt.status());
+        let text = format!(
+            "HTTP {} to {} would send it without its message; if that is the server, put it into \
+             `url`",
+            attempt.status(),
+            SafeText::cut(attempt.url().path(), 200)
+        );
         return attempt.error(text);
     }
     if has_secrets && !is_same_place(&first, attempt.url()) {
@@ -502,6 +543,12 @@ pub(crate) fn without_slash(url: &Url) -> &str {
 pub(crate) fn explain(cause: &str) -> Option<&'static str> {
     if let Some((_, alert)) = cause.split_once("received fatal alert: ") {
         return of_alert(alert);
+    }
+    if cause.contains("invalid HTTP version parsed") || cause.contains("invalid HTTP status-code") {
+        return Some(
+            "what answers there does not speak HTTP/1.1: correct the port, or write https:// if it \
+             speaks TLS",
+        );
     }
     if cause.contains("without sending TLS close_notify") {
         return Some(
@@ -583,6 +630,8 @@ mod tests {
             assert!(explain(cause).is_some_and(|explained| explained.contains(said)), "{cause}");
         }
         assert_eq!(explain("connection refused"), None);
+        let other = "invalid HTTP version parsed";
+        assert!(explain(other).is_some_and(|explained| explained.contains("https://")));
         for cause in [
             "received fatal alert: CertificateRequired",
             "received fatal alert: BadCertificate",
