@@ -601,7 +601,7 @@ impl Authorizer {
                 self.keep(&fresh).await?;
                 Ok(fresh)
             }
-            Err(NotGranted::Code(code)) => {
+            Err(NotGranted::Code { code, said }) => {
                 let newest = self.state()?.filter(|newest| *newest != current);
                 if let Some(newest) = newest {
                     // A program without locking was faster; its token is the valid one.
@@ -612,7 +612,7 @@ impl Authorizer {
                 if is_client_refusal(&code) {
                     self.site.store.remove_client(&current.client).map_err(token_file_failure)?;
                 } else if code != "invalid_grant" {
-                    return Err(NotGranted::Code(code).into_failure(endpoint));
+                    return Err(NotGranted::Code { code, said }.into_failure(endpoint));
                 }
                 // The user may correct a client that is configured.
                 if code == "invalid_grant" || is_registered {

@@ -15,6 +15,10 @@ use super::step::{AuthFailure, StepKind};
 use super::token::{ClientAuth, ClientOrigin, StoredClient};
 use base::SafeText;
 
+/// What to do where a server registers no client.
+const BY_HAND: &str = ": register mcpdeck there by hand, and put its `clientId` and `redirectUri` into \
+                       `oauth` of the entry";
+
 /// A client to sign in with.
 pub(super) struct ChosenClient {
     pub(super) client: StoredClient,
@@ -123,10 +127,7 @@ impl Site {
                 Err(_) => tried.push_str(", and none for `localhost`"),
             }
         }
-        Err(AuthFailure::refused(format!(
-            "{why}{tried}: register mcpdeck there by hand, and put its `clientId` and `redirectUri` \
-             into `oauth` of the entry"
-        )))
+        Err(AuthFailure::refused(format!("{why}{tried}{BY_HAND}")))
     }
 
     async fn register_for(
@@ -167,10 +168,13 @@ impl Site {
             let words: Vec<&str> = words.into_iter().flatten().collect();
             let words = SafeText::cut(&words.join(": "), 200);
             let colon = if words.as_str().is_empty() { "" } else { ": " };
-            let why = format!(
+            let mut why = format!(
                 "{endpoint} registers no client for {redirect_uri} (HTTP {}{colon}{words})",
                 status.as_u16()
             );
+            if matches!(status.as_u16(), 401 | 404 | 405 | 501) {
+                why += BY_HAND;
+            }
             let is_final =
                 status.is_client_error() && !matches!(status.as_u16(), 401 | 404 | 405 | 408 | 429);
             return Err(if is_final { NotRegistered::Refused(why) } else { failed(why) });
@@ -224,7 +228,7 @@ impl Site {
         let caller = OAuthClient::new(client);
         let endpoint = &found.metadata.token_endpoint;
         let asked = grant::token(&self.exchange, StepKind::Client, endpoint, &caller, &form).await;
-        if let Err(NotGranted::Code(code)) = asked
+        if let Err(NotGranted::Code { code, .. }) = asked
             && is_client_refusal(&code)
         {
             return false;

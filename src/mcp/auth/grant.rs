@@ -26,6 +26,7 @@ use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{ClientAuth, StoredClient, StoredToken, is_sendable};
 use crate::transport::coding::decoded;
 use crate::transport::remote;
+use base::secret::MASK;
 use base::{SafeText, Secret};
 use config::TlsConfig;
 
@@ -41,8 +42,8 @@ pub(super) struct Granted {
 
 /// Why a token endpoint granted no token.
 pub(super) enum NotGranted {
-    /// It answered with this `error`.
-    Code(String),
+    /// It answered with this `error`; what it said about it follows a colon.
+    Code { code: String, said: String },
     /// Another, possibly transient failure.
     Failed(AuthFailure),
 }
@@ -51,7 +52,9 @@ impl NotGranted {
     /// Converts it to a sign-in failure.
     pub(super) fn into_failure(self, endpoint: &str) -> AuthFailure {
         match self {
-            Self::Code(code) => AuthFailure::refused(format!("{endpoint} answered `{code}`")),
+            Self::Code { code, said } => {
+                AuthFailure::refused(format!("{endpoint} answered `{code}`{said}"))
+            }
             Self::Failed(failure) => failure,
         }
     }
@@ -94,16 +97,20 @@ pub(super) async fn token(
         proof.learn(&url, response.headers());
     }
     let status = response.status();
+    let said = words_of_refusal(response.body(), form);
     if !status.is_success() {
         return Err(match error_code(response.body()) {
-            Some(code) if status.is_client_error() => NotGranted::Code(code),
-            _ => NotGranted::Failed(AuthFailure::failed(format!("{endpoint}: HTTP {status}"))),
+            Some(code) if status.is_client_error() => NotGranted::Code { code, said },
+            _ => {
+                let why = format!("{endpoint}: HTTP {status}{said}");
+                NotGranted::Failed(AuthFailure::failed(why))
+            }
         });
     }
     let kind = if caller.proof.is_some() { TokenKind::Bound } else { TokenKind::Bearer };
     granted(response.body(), kind).map_err(|why| match error_code(response.body()) {
         // Some answer every request with 200.
-        Some(code) => NotGranted::Code(code),
+        Some(code) => NotGranted::Code { code, said },
         None => NotGranted::Failed(AuthFailure::refused(format!("{endpoint}: {why}"))),
     })
 }
@@ -271,8 +278,8 @@ pub(super) async fn exchange_access_token(
     }
     let granted = token(exchange, StepKind::Exchange, endpoint, caller, &form).await;
     let granted = granted.map_err(|refused| match refused {
-        NotGranted::Code(code) => AuthFailure::refused(format!(
-            "{endpoint} gave no token of the caller for {}: it answered `{code}`",
+        NotGranted::Code { code, said } => AuthFailure::refused(format!(
+            "{endpoint} gave no token of the caller for {}: it answered `{code}`{said}",
             wanted.resource
         )),
         NotGranted::Failed(failure) => failure,
@@ -513,6 +520,32 @@ pub(super) fn error_code(body: &[u8]) -> Option<String> {
     let code = body.get("error")?.as_str()?;
     is_code(code).then(|| code.to_owned())
 }
+
+/// What a refusal says beside its code, after a colon: the sentence in it, or its first line where it
+/// is neither JSON nor a page. Without what was sent, which it may repeat.
+fn words_of_refusal(body: &[u8], sent: &[(&str, &str)]) -> String {
+    let answer = answer_of(body);
+    let of_answer = |answer: &Value| {
+        let places = ["/error_description", "/error/message", "/message", "/detail"];
+        places.iter().find_map(|place| answer.pointer(place)?.as_str().map(str::to_owned))
+    };
+    let text = match &answer {
+        Some(answer) => of_answer(answer),
+        None => str::from_utf8(body).ok().and_then(|text| {
+            let first = text.trim().lines().next()?;
+            (!first.starts_with('<')).then(|| first.to_owned())
+        }),
+    };
+    let mut text = text.unwrap_or_default();
+    for (_, value) in sent.iter().filter(|(_, value)| value.len() >= MIN_SECRET_BYTES) {
+        text = text.replace(value, MASK);
+    }
+    let text = SafeText::cut(text.trim(), 200);
+    if text.as_str().is_empty() { String::new() } else { format!(": {text}") }
+}
+
+/// Shortest value of a form that is masked where it is repeated, in bytes.
+const MIN_SECRET_BYTES: usize = 6;
 
 /// Whether a text is an error code rather than a message.
 pub(super) fn is_code(text: &str) -> bool {

@@ -152,7 +152,7 @@ impl Site {
         let endpoint = &found.metadata.token_endpoint;
         match grant::token(&self.exchange, StepKind::Token, endpoint, &caller, &form).await {
             Ok(granted) => Ok(self.token(found, &caller, granted)),
-            Err(NotGranted::Code(code)) if is_client_refusal(&code) => {
+            Err(NotGranted::Code { code, .. }) if is_client_refusal(&code) => {
                 Err(NotSignedIn::Client(code))
             }
             Err(refused) => Err(refused.into_failure(endpoint).into()),
@@ -395,6 +395,10 @@ fn code_of(back: &str, found: &FoundIssuer) -> Result<String, NotSignedIn> {
     }
     if let Some(error) = query(&url, "error") {
         let code = if is_code(&error) { error.as_str() } else { "an unknown error" };
+        // It comes in the address of a page, which others can write too: shown, never acted on.
+        let said = query(&url, "error_description").unwrap_or_default();
+        let said = SafeText::cut(said.trim(), 200);
+        let said = if said.as_str().is_empty() { String::new() } else { format!(": {said}") };
         let scope = match (code, found.scopes.is_empty()) {
             ("access_denied" | "invalid_scope", true) => {
                 "; no scope was asked for: name one with `--scope`, or as `scopes` in `oauth` of \
@@ -408,9 +412,11 @@ fn code_of(back: &str, found: &FoundIssuer) -> Result<String, NotSignedIn> {
         return Err(match code {
             _ if is_client_refusal(code) => NotSignedIn::Client(error),
             "access_denied" => {
-                AuthFailure::Declined(format!("the sign-in page says `{code}`{scope}")).into()
+                AuthFailure::Declined(format!("the sign-in page says `{code}`{said}{scope}")).into()
             }
-            _ => AuthFailure::refused(format!("the sign-in page says `{code}`{scope}")).into(),
+            _ => {
+                AuthFailure::refused(format!("the sign-in page says `{code}`{said}{scope}")).into()
+            }
         });
     }
     let code = query(&url, "code").filter(|code| !code.is_empty());
