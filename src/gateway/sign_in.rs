@@ -12,6 +12,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared, WeakShared};
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -91,8 +93,16 @@ struct Issuer {
     /// One read at a time; the last one.
     reading: tokio::sync::Mutex<Option<KeysRead>>,
     answers: Mutex<HashMap<[u8; 32], IntrospectedToken>>,
+    /// Questions about tokens in flight: simultaneous callers of one token wait for one answer.
+    asking: Mutex<HashMap<[u8; 32], WeakShared<Introspection>>>,
+    /// Where the metadata says that tokens are asked about, since when.
+    introspection: Mutex<Option<(String, Instant)>>,
     is_failing: Mutex<bool>,
 }
+
+/// The answer to a question about a token; an error when the issuer cannot be asked. It comes as
+/// long as one of those that wait for it is there.
+type Introspection = BoxFuture<'static, Result<Option<Arc<Value>>, ()>>;
 
 /// A read of the keys.
 struct KeysRead {
@@ -170,6 +180,8 @@ impl Issuer {
             keys: RwLock::default(),
             reading: tokio::sync::Mutex::default(),
             answers: Mutex::default(),
+            asking: Mutex::default(),
+            introspection: Mutex::default(),
             is_failing: Mutex::default(),
         })
     }
@@ -263,20 +275,61 @@ impl Issuer {
 
     /// What the issuer says about a token (RFC 7662).
     async fn ask_about(
-        &self,
+        self: Arc<Self>,
         how: &IntrospectionConfig,
         environment: &Environment,
         token: &str,
     ) -> Result<Arc<Value>, SignInRefusal> {
         let unknown = SignInRefusal::Invalid("the issuer does not know the token, or ended it");
         let key: [u8; 32] = Sha256::digest(token).into();
-        let known = self.answers.lock().get(&key).cloned();
-        if let Some(known) = known.filter(|known| known.when.elapsed() < ANSWER_AGE) {
+        if let Some(known) = self.known(&key) {
             return known.claims.ok_or(unknown);
         }
-        let answer = self.introspected(how, environment, token).await;
-        self.report(answer.as_ref().err());
-        let claims = answer.map_err(|_| SignInRefusal::Away)?;
+        let answer = self.asking_about(key, how, environment, token);
+        let claims = answer.await.map_err(|()| SignInRefusal::Away)?;
+        claims.ok_or(unknown)
+    }
+
+    /// What the issuer said about a token not long ago.
+    fn known(&self, key: &[u8; 32]) -> Option<IntrospectedToken> {
+        let answers = self.answers.lock();
+        answers.get(key).filter(|known| known.when.elapsed() < ANSWER_AGE).cloned()
+    }
+
+    /// The question about a token: the one that is in flight, or a new one.
+    fn asking_about(
+        self: Arc<Self>,
+        key: [u8; 32],
+        how: &IntrospectionConfig,
+        environment: &Environment,
+        token: &str,
+    ) -> Shared<Introspection> {
+        let issuer = Arc::clone(&self);
+        let mut asking = issuer.asking.lock();
+        if let Some(asked) = asking.get(&key).and_then(WeakShared::upgrade) {
+            return asked;
+        }
+        asking.retain(|_, asked| asked.upgrade().is_some());
+        let (how, environment, token) = (how.clone(), environment.clone(), token.to_owned());
+        let asked: Introspection = async move {
+            // Another one may have ended between the look at its answer and now.
+            if let Some(known) = self.known(&key) {
+                return Ok(known.claims);
+            }
+            let answer = self.introspected(&how, &environment, &token).await;
+            self.report(answer.as_ref().err());
+            let claims = answer.map_err(|_| ())?;
+            self.keep(key, claims.clone());
+            Ok(claims)
+        }
+        .boxed();
+        let asked = asked.shared();
+        asking.extend(asked.downgrade().map(|weak| (key, weak)));
+        asked
+    }
+
+    /// Keeps an answer about a token for a while.
+    fn keep(&self, key: [u8; 32], claims: Option<Arc<Value>>) {
         let mut answers = self.answers.lock();
         if answers.len() >= MAX_ANSWERS {
             answers.retain(|_, known| known.when.elapsed() < ANSWER_AGE);
@@ -284,8 +337,18 @@ impl Issuer {
                 answers.clear();
             }
         }
-        answers.insert(key, IntrospectedToken { claims: claims.clone(), when: Instant::now() });
-        claims.ok_or(unknown)
+        answers.insert(key, IntrospectedToken { claims, when: Instant::now() });
+    }
+
+    /// Where tokens are asked about, as the metadata of the issuer says; read again now and then.
+    async fn introspection_endpoint(&self) -> Result<String, String> {
+        let known = self.introspection.lock().clone();
+        if let Some((url, _)) = known.filter(|(_, read)| read.elapsed() < KEYS_AGE) {
+            return Ok(url);
+        }
+        let url = self.endpoint("introspection_endpoint").await?;
+        *self.introspection.lock() = Some((url.clone(), Instant::now()));
+        Ok(url)
     }
 
     async fn introspected(
@@ -296,7 +359,7 @@ impl Issuer {
     ) -> Result<Option<Arc<Value>>, String> {
         let place = match &how.url {
             Some(url) => url.clone(),
-            None => self.endpoint("introspection_endpoint").await?,
+            None => self.introspection_endpoint().await?,
         };
         let secret = expand_argument(&how.client_secret, environment)?;
         let body = url::form_urlencoded::Serializer::new(String::new())
@@ -313,7 +376,12 @@ impl Issuer {
             .basic_auth(encoded(&how.client_id), Some(encoded(secret.expose())))
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(body);
-        let mut claims = self.json(request).await.map_err(|error| format!("{place}: {error}"))?;
+        let answer = self.json(request).await;
+        if answer.is_err() {
+            // It may have moved.
+            *self.introspection.lock() = None;
+        }
+        let mut claims = answer.map_err(|error| format!("{place}: {error}"))?;
         if claims["active"] != true {
             return Ok(None);
         }

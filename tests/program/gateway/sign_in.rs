@@ -60,6 +60,8 @@ struct Published {
     asked: Vec<String>,
     /// Whether it answers nothing of use.
     is_down: bool,
+    /// Whether its answers about tokens wait.
+    is_slow: bool,
 }
 
 #[derive(Clone)]
@@ -112,6 +114,11 @@ impl Issuer {
         let url = &self.url;
         let mut published = self.published.lock().unwrap();
         published.asked.push(first.clone());
+        while published.is_slow && first.contains("/introspect") {
+            drop(published);
+            std::thread::park_timeout(POLL);
+            published = self.published.lock().unwrap();
+        }
         if published.is_down {
             let head = "HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\n";
             return (&mut &*stream)
@@ -378,7 +385,41 @@ fn the_issuer_is_asked_about_opaque_tokens() {
         assert_eq!(answer.status, status, "{token}: {answer:?}");
     }
     assert_eq!(call(&service, "good").status, 200);
-    let asked = issuer.published.lock().unwrap().asked.clone();
-    let asked = asked.iter().filter(|line| line.contains("/introspect")).count();
-    assert_eq!(asked, 5, "an answer is used for a while");
+    let count = |part: &str| {
+        let asked = issuer.published.lock().unwrap().asked.clone();
+        asked.iter().filter(|line| line.contains(part)).count()
+    };
+    assert_eq!(count("/introspect"), 5, "an answer is used for a while");
+    assert_eq!(count("/.well-known/"), 1, "and where to ask");
+    // Simultaneous calls with a new token wait for one answer, whether it holds or not.
+    for (token, status) in [("busy", 200), ("wrong", 401)] {
+        let before = count("/introspect");
+        let mut published = issuer.published.lock().unwrap();
+        published.opaque.push(("busy".to_owned(), active(json!({}))));
+        published.is_slow = true;
+        drop(published);
+        let begin = std::sync::Barrier::new(CALLERS + 1);
+        std::thread::scope(|scope| {
+            let calls = [(); CALLERS].map(|()| {
+                scope.spawn(|| {
+                    begin.wait();
+                    tools(&service, token).0
+                })
+            });
+            begin.wait();
+            while count("/introspect") == before {
+                std::thread::park_timeout(POLL);
+            }
+            // Those that come later are served from what is known: they make no difference.
+            std::thread::park_timeout(POLL * 4);
+            issuer.published.lock().unwrap().is_slow = false;
+            for call in calls {
+                assert_eq!(call.join().unwrap(), status, "{token}");
+            }
+        });
+        assert_eq!(count("/introspect"), before + 1, "{token}");
+    }
 }
+
+/// Callers at once.
+const CALLERS: usize = 20;
