@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::{Stream, StreamExt as _};
@@ -15,8 +15,12 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::follow::{ListHashes, visible_lists};
+use super::outside::Outside;
+use super::questions::ProgramName;
+use super::rest::unprocessable;
 use super::state::Gateway;
 use super::tokens::Client;
+use base::SafeText;
 use host::HostView;
 
 /// Events that wait for a slow reader; further changes wait and are then told in their latest state.
@@ -25,22 +29,31 @@ const EVENTS_CAPACITY: usize = 64;
 /// The state of a server, as events tell it.
 type KnownStates = BTreeMap<String, Value>;
 
-/// `GET /events`
+/// `GET /events`; with `for`, with the questions of the calls that this program made.
 pub(crate) async fn events(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
-) -> Response {
+    RawQuery(query): RawQuery,
+) -> Result<Response, Outside> {
+    let mut program = ProgramName::default();
+    for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if key != "for" {
+            let key = SafeText::line(&key);
+            return Err(unprocessable(format!("`{key}` is not one of: for")));
+        }
+        program = ProgramName::parse(&value).map_err(unprocessable)?;
+    }
     let (cut, stop) = (client.cut.clone(), gateway.streams.clone());
     let (sender, mut inbox) = mpsc::channel(EVENTS_CAPACITY);
-    let following = AbortOnDropHandle::new(tokio::spawn(follow(gateway, client, sender)));
+    let following = AbortOnDropHandle::new(tokio::spawn(follow(gateway, client, program, sender)));
     let events = futures::stream::poll_fn(move |context| {
         let _ = &following;
         inbox.poll_recv(context)
     });
     let events = events.take_until(cut.cancelled_owned()).take_until(stop.cancelled_owned());
-    sse(events.map(|(kind, data): (&'static str, Value)| {
+    Ok(sse(events.map(|(kind, data): (&'static str, Value)| {
         Ok(Event::default().event(kind).data(data.to_string()))
-    }))
+    })))
 }
 
 fn sse(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
@@ -51,6 +64,7 @@ fn sse(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -
 async fn follow(
     gateway: Arc<Gateway>,
     client: Client,
+    program: ProgramName,
     to: mpsc::Sender<(&'static str, Value)>,
 ) -> Option<()> {
     let (mut view, mut policy) = (gateway.host.view(), gateway.host.follow_policy());
@@ -76,7 +90,7 @@ async fn follow(
             }
         }
         lists = Some(hashes);
-        let open = gateway.questions.list(&client);
+        let open = gateway.questions.list(&client, &program);
         for question in open.iter().filter(|question| !questions.contains(question)) {
             to.send(("request", question.clone())).await.ok()?;
         }

@@ -15,6 +15,26 @@ use protocol::{Answer, RequestKind};
 
 /// Maximum number of questions that wait for programs.
 const MAX_QUESTIONS: usize = 1_000;
+/// Longest name of a program, in bytes.
+const MAX_PROGRAM_BYTES: usize = 128;
+
+/// Which program of a client answers: one that has named itself, or any of those that have not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProgramName(Option<Arc<str>>);
+
+impl ProgramName {
+    /// The name as it stands in a request.
+    ///
+    /// # Errors
+    /// It is empty or too long.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.len() > MAX_PROGRAM_BYTES {
+            return Err(format!("the name of a program has 1 to {MAX_PROGRAM_BYTES} bytes"));
+        }
+        Ok(Self(Some(text.into())))
+    }
+}
+
 /// The questions that wait for programs, by their id.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
@@ -25,12 +45,15 @@ pub(crate) struct Questions {
 #[derive(Debug)]
 struct RestQuestion {
     client: Arc<str>,
+    /// The program that the call named, of those that use the token.
+    program: ProgramName,
     ask: BridgedRequest,
 }
 
 /// The questions of one call; they are withdrawn with it.
 pub(super) struct CallQuestions<'g> {
     all: &'g Questions,
+    program: ProgramName,
     ids: Vec<String>,
 }
 
@@ -44,9 +67,10 @@ impl Drop for CallQuestions<'_> {
 }
 
 impl Questions {
-    /// The questions of a call that begins.
-    pub fn begin(&self) -> CallQuestions<'_> {
-        CallQuestions { all: self, ids: Vec::new() }
+    /// The questions of a call that begins. Those of a call that names its program are for that
+    /// one alone: another program with the same token does not get to see them.
+    pub fn begin(&self, program: ProgramName) -> CallQuestions<'_> {
+        CallQuestions { all: self, program, ids: Vec::new() }
     }
 
     /// Told when there is a new question.
@@ -54,10 +78,12 @@ impl Questions {
         self.changed.subscribe()
     }
 
-    /// The open questions of a client, oldest first.
-    pub fn list(&self, client: &Client) -> Vec<Value> {
+    /// The open questions of a program of a client, oldest first; without a name, of the calls
+    /// that named none.
+    pub fn list(&self, client: &Client, program: &ProgramName) -> Vec<Value> {
         let waiting = self.waiting.lock();
-        let own = waiting.iter().filter(|(_, it)| it.client == client.id);
+        let is_theirs = |it: &RestQuestion| it.client == client.id && it.program == *program;
+        let own = waiting.iter().filter(|(_, it)| is_theirs(it));
         let mut own: Vec<_> = own.filter(|(_, it)| !it.ask.reply.is_closed()).collect();
         own.sort_by_key(|(_, it)| (it.ask.request.arrived, it.ask.request.id.0));
         let shown = own.into_iter().map(|(id, it)| {
@@ -116,7 +142,8 @@ impl CallQuestions<'_> {
             let _ = ask.reply.send(None);
             return;
         };
-        waiting.insert(id.clone(), RestQuestion { client: Arc::clone(&client.id), ask });
+        let (client, program) = (Arc::clone(&client.id), self.program.clone());
+        waiting.insert(id.clone(), RestQuestion { client, program, ask });
         drop(waiting);
         self.ids.push(id);
         self.all.changed.send_replace(());

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::outside::Outside;
+use super::questions::ProgramName;
 use super::rest::{RestAnswer, body, unprocessable};
 use super::state::Gateway;
 use super::tokens::Client;
@@ -21,18 +22,23 @@ use protocol::Answer;
 /// Longest time that a request waits for a question, in seconds.
 const MAX_POLL_SECONDS: f64 = 60.0;
 
-/// `GET /requests`: the open questions to this client; with `wait`, as soon as there is one.
+/// `GET /requests`: the open questions to this client; with `wait`, as soon as there is one; with
+/// `for`, those of the calls that this program made.
 pub(crate) async fn list(
     State(gateway): State<Arc<Gateway>>,
     Extension(client): Extension<Client>,
     RawQuery(query): RawQuery,
 ) -> RestAnswer {
     client.allows(AccessScope::ToolsCall)?;
-    let mut wait = 0.0;
+    let (mut wait, mut program) = (0.0, ProgramName::default());
     for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if key == "for" {
+            program = ProgramName::parse(&value).map_err(unprocessable)?;
+            continue;
+        }
         if key != "wait" {
             let key = SafeText::line(&key);
-            return Err(unprocessable(format!("`{key}` is not one of: wait")));
+            return Err(unprocessable(format!("`{key}` is not one of: wait, for")));
         }
         let seconds = value.parse::<f64>().ok().filter(|it| (0.0..=MAX_POLL_SECONDS).contains(it));
         let wrong =
@@ -42,7 +48,7 @@ pub(crate) async fn list(
     let mut changed = gateway.questions.follow();
     let asked = async {
         loop {
-            let open = gateway.questions.list(&client);
+            let open = gateway.questions.list(&client, &program);
             if !open.is_empty() || changed.changed().await.is_err() {
                 return open;
             }

@@ -18,6 +18,7 @@ use super::exposure::{ToolQuery, look_for};
 use super::mcp::McpOperation;
 use super::metrics::MetricsFormat;
 use super::outside::Outside;
+use super::questions::ProgramName;
 use super::state::{Gateway, is_starting};
 use super::tokens::Client;
 use base::ServerName;
@@ -221,9 +222,10 @@ pub(crate) struct CallBody {
     /// The run that the call belongs to.
     #[serde(default, rename = "runId")]
     run: Option<RunId>,
-    /// Whether the caller answers what the server asks meanwhile (`GET /requests`).
+    /// Whether the caller answers what the server asks meanwhile (`GET /requests`): true, or the
+    /// name under which it does.
     #[serde(default)]
-    interactive: bool,
+    interactive: Value,
 }
 
 /// The body of `POST /runs`.
@@ -296,6 +298,7 @@ pub(crate) async fn call(
     client.allows(AccessScope::ToolsCall)?;
     let name = path.strip_suffix("/call").ok_or_else(|| absent_path("/tools/NAME/call"))?;
     let request = body(request)?;
+    let answers = answering(&request.interactive)?;
     let WrittenValue { value: arguments, numbers } = written(request.arguments.as_deref())?;
     let options = options(&client, request.timeout, request.meta)?;
     gateway.started().await;
@@ -311,9 +314,9 @@ pub(crate) async fn call(
     let _hung_up = options.cancel.clone().drop_guard();
     let (kind, server) = (TargetKind::Tool, Some(server));
     let operation = McpOperation { kind, server, name: tool, arguments, numbers };
-    let outcome = if request.interactive {
+    let outcome = if let Some(program) = answers {
         let mut line = gateway.bridge.open(id);
-        let mut questions = gateway.questions.begin();
+        let mut questions = gateway.questions.begin(program);
         let outcome = gateway.perform(&client, operation, options);
         tokio::pin!(outcome);
         loop {
@@ -327,6 +330,18 @@ pub(crate) async fn call(
     };
     let outcome = outcome.map_err(|error| Outside::about(&error, name, &client))?;
     Ok(Json(answered(outcome)))
+}
+
+/// Whether the caller of a tool answers what the server asks, and under which name if it has one.
+fn answering(interactive: &Value) -> Result<Option<ProgramName>, Outside> {
+    match interactive {
+        Value::Null | Value::Bool(false) => Ok(None),
+        Value::Bool(true) => Ok(Some(ProgramName::default())),
+        Value::String(name) => ProgramName::parse(name).map(Some).map_err(unprocessable),
+        Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Err(unprocessable("`interactive` is true, false or the name of your program"))
+        }
+    }
 }
 
 /// The arguments of a call: an object, empty when there are none.

@@ -6,6 +6,7 @@
 //   const result = await deck.callTool("files.read_text_file", { path: "notes.txt" });
 //   await deck.shutdown();
 import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { rmSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import http from "node:http";
@@ -66,6 +67,8 @@ export class MCPDeck {
     callback;
     polling;
     forget;
+    // What servers ask during our calls is not for other programs with the same token.
+    program = randomUUID();
     constructor(options) {
         if ((options.config === undefined) === (options.url === undefined)) {
             throw new TypeError("give either `config`, to start a service, or `url`, to use one");
@@ -140,7 +143,7 @@ export class MCPDeck {
         if (options.run !== undefined)
             body.runId = options.run;
         if (this.callback !== undefined)
-            body.interactive = true;
+            body.interactive = this.program;
         const path = `/tools/${encodeURIComponent(name)}/call`;
         return (await this.request("POST", path, body, options.signal));
     }
@@ -290,7 +293,8 @@ export class MCPDeck {
             let asked;
             try {
                 const open = { signal, isBackground: true };
-                const response = await this.open("GET", `/requests?wait=${wait}`, open);
+                const path = `/requests?wait=${wait}&for=${this.program}`;
+                const response = await this.open("GET", path, open);
                 asked = result(response.statusCode, await this.text(response, signal));
             }
             catch {

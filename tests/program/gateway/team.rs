@@ -359,6 +359,37 @@ pub(super) fn asking(folder: &Path) {
 }
 
 #[test]
+fn what_is_asked_during_the_calls_of_one_program_is_not_told_another_with_its_token() {
+    let service = serve(asking, &json!({"profiles": {"all": {"allow": ["*", {"servers": "*"}]}}}));
+    let all = service.client("all");
+    let get = |path: &str| all.send("GET", path, &json!({})).json();
+    let post = |path: &str, body: Value| all.send("POST", path, &body).json();
+    std::thread::scope(|scope| {
+        let named = json!({"interactive": "one"});
+        let call = scope.spawn(move || post("/tools/asking.greet/call", named));
+        let asked = get("/requests?wait=10&for=one")["requests"][0].clone();
+        assert_eq!(asked["method"], "elicitation/create", "{asked}");
+        for others in ["/requests", "/requests?for=two"] {
+            assert_eq!(get(others)["requests"], json!([]), "{others}");
+        }
+        let path = format!("/requests/{}", asked["id"].as_str().unwrap());
+        let accepted = json!({"result": {"action": "accept", "content": {"name": "one"}}});
+        assert_eq!(post(&path, accepted)["answered"], true);
+        let called = call.join().unwrap();
+        assert!(called["content"][0]["text"].to_string().contains("one"), "{called}");
+    });
+    for (path, body) in [
+        ("/tools/asking.greet/call", json!({"interactive": 1})),
+        ("/tools/asking.greet/call", json!({"interactive": ""})),
+    ] {
+        assert_eq!(all.send("POST", path, &body).status, 422, "{body}");
+    }
+    for path in ["/requests?for=", "/requests?other=1", "/events?other=1"] {
+        assert_eq!(all.send("GET", path, &json!({})).status, 422, "{path}");
+    }
+}
+
+#[test]
 fn a_program_has_prompts_resources_completion_and_questions_over_rest() {
     let service = serve(
         asking,

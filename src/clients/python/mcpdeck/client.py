@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import json
 import os
+import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -145,6 +146,8 @@ class MCPDeck:
         self._child: asyncio.subprocess.Process | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._callback: Callback | None = None
+        # What servers ask during our calls is not for other programs with the same token.
+        self._program = secrets.token_hex(8)
         self._polling: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> MCPDeck:
@@ -230,7 +233,7 @@ class MCPDeck:
         if run is not None:
             body["runId"] = run
         if self._callback is not None:
-            body["interactive"] = True
+            body["interactive"] = self._program
         raw = await self._request("POST", f"/tools/{quote(name, safe='')}/call", body)
         return ToolResult(
             raw.get("content", []),
@@ -354,7 +357,7 @@ class MCPDeck:
             try:
                 # While one is being answered it stays in the list.
                 wait = 0 if answering else _POLL_SECONDS
-                asked = await self._request("GET", f"/requests?wait={wait}")
+                asked = await self._request("GET", f"/requests?wait={wait}&for={self._program}")
             except MCPDeckError:
                 await asyncio.sleep(0.5)
                 continue
