@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::guard::MAX_BODY_BYTES;
+use super::misfit::{flaw, misfit};
 use super::raw::{SentNumbers, Whole, splice, to_text};
 use super::sessions::is_answer;
 use super::state::Gateway;
@@ -86,7 +87,10 @@ pub(crate) async fn direct(
 
 /// The answer to a body that is no message: what it lacks, with its id where it has one.
 fn refusal(body: &[u8]) -> Option<Response> {
-    let error = serde_json::from_slice::<ClientJsonRpcMessage>(body).err()?;
+    let error = match serde_json::from_slice::<ClientJsonRpcMessage>(body) {
+        Ok(message) => return misfit_of_first(message),
+        Err(error) => error,
+    };
     let sent = serde_json::from_slice::<Value>(body).map_err(|error| error.to_string());
     let id = sent.as_ref().ok().and_then(|sent| sent.get("id"));
     let id = id.filter(|id| serde_json::from_value::<RequestId>((*id).clone()).is_ok());
@@ -103,25 +107,21 @@ fn refusal(body: &[u8]) -> Option<Response> {
     Some((StatusCode::BAD_REQUEST, head, answer).into_response())
 }
 
-/// What keeps a value from being a message (JSON-RPC 2.0, section 4); `None` when that is not plain.
-fn flaw(sent: &Value) -> Option<&'static str> {
-    let Some(members) = sent.as_object() else { return Some("a message is an object") };
-    let is_id = |id: &Value| id.is_string() || id.as_i64().is_some();
-    Some(match (members.get("jsonrpc"), members.get("method"), members.get("params")) {
-        (None, ..) => "`jsonrpc` is missing",
-        (Some(version), ..) if version != "2.0" => "`jsonrpc` is not \"2.0\"",
-        (_, Some(method), _) if !method.is_string() => "`method` is not text",
-        (_, None, _) if !members.contains_key("result") && !members.contains_key("error") => {
-            "`method` is missing"
-        }
-        (_, Some(_), _) if members.get("id").is_some_and(|id| !is_id(id)) => {
-            "`id` is neither text nor an integer of 64 bits"
-        }
-        (_, Some(_), Some(params)) if !params.is_object() && !params.is_null() => {
-            "`params` is not an object"
-        }
-        _ => return None,
-    })
+/// The answer to an `initialize` whose parameters are not those that it has: without them, no session
+/// begins in which to say so.
+fn misfit_of_first(message: ClientJsonRpcMessage) -> Option<Response> {
+    let ClientJsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) = message else {
+        return None;
+    };
+    let ClientRequest::CustomRequest(request) = request else { return None };
+    if request.method != "initialize" {
+        return None;
+    }
+    let message = misfit(&request.method, request.params.as_ref());
+    let error = json!({"code": RpcCode::INVALID_PARAMS, "message": message});
+    let answer = json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();
+    let head = [(header::CONTENT_TYPE, "application/json")];
+    Some((StatusCode::BAD_REQUEST, head, answer).into_response())
 }
 
 /// Whether a request uses nothing that only rmcp handles.

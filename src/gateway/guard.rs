@@ -79,6 +79,12 @@ async fn arrived(request: Request) -> Result<Request, Outside> {
     let refuse =
         |status, message: String| Err(Outside::new(OutsideCode::ProtocolError, status, message));
     let (parts, body) = request.into_parts();
+    let coding = parts.headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes);
+    if coding.is_some_and(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
+    {
+        let message = "a body with a Content-Encoding is not read: send it as it is".to_owned();
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+    }
     match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY_BYTES)).await {
         Ok(Ok(body)) => Ok(Request::from_parts(parts, body.into())),
         Ok(Err(_)) => {

@@ -24,6 +24,7 @@ mod found;
 mod guard;
 mod mcp;
 mod metrics;
+mod misfit;
 mod offers;
 mod outside;
 mod paths;

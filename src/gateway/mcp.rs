@@ -11,16 +11,16 @@ use futures::{FutureExt as _, StreamExt as _};
 use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientNotification,
-    ClientRequest, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
-    DetailedTask, ErrorCode as RpcCode, ErrorData, Extensions, GetPromptRequestParams,
-    GetPromptResponse, GetPromptResult, GetSkillRequestParams, GetSkillResult, GetTaskParams,
-    GetTaskResult, Implementation, InitializeRequestParams, InitializeResult, InputResponses,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion,
-    ReadResourceDirectoryRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Reference, ServerCapabilities, ServerConfig, ServerRequest, ServerResult,
-    Skill, SubscribeRequestParams, SubscriptionFilter, Task, TaskPayload, TaskStatus, Tool,
-    UnsubscribeRequestParams, UpdateTaskParams,
+    ClientRequest, CompleteRequestParams, CompleteResult, CustomNotification, CustomRequest,
+    CustomResult, DetailedTask, ErrorCode as RpcCode, ErrorData, Extensions,
+    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetSkillRequestParams,
+    GetSkillResult, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
+    InitializeResult, InputResponses, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListSkillsResult, ListToolsResult, PaginatedRequestParams, ProgressToken,
+    ProtocolVersion, ReadResourceDirectoryRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
+    ServerRequest, ServerResult, Skill, SubscribeRequestParams, SubscriptionFilter, Task,
+    TaskPayload, TaskStatus, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{
     NotificationContext, OriginatingRequestId, RequestContext, SubscriptionContext,
@@ -37,9 +37,10 @@ use super::catalog::{ClientCatalog, ClientEntry};
 use super::exposure::{OwnCall, SEARCH_INSTRUCTIONS, listed, listing, own_call, own_tools};
 use super::follow::{Interest, Recipient, follow, log_level, logged_during, next_notice};
 use super::found::ToolListing;
+use super::misfit::misfit;
 use super::outside::{Outside, settled};
 use super::raw::{SentNumbers, Whole};
-use super::sessions::{ClientSession, SessionResponder};
+use super::sessions::{ClientSession, PROGRESS, SessionResponder};
 use super::skills::{self, SKILLS_EXTENSION};
 use super::state::Gateway;
 use super::store::ParkedCall;
@@ -54,9 +55,37 @@ use host::{
     TargetKind, fit_template, own_uri, parse_traceparent,
 };
 use protocol::{
-    APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, CallerMeta, HOPS_KEY, RequestKind, app_of,
-    is_for_models, vendor_meta,
+    APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, CallerMeta, HOPS_KEY, Progress, RequestKind,
+    app_of, is_for_models, vendor_meta,
 };
+
+/// Refuses a cursor: lists are sent whole, so none was given out (pagination, "Error Handling").
+fn only_page(page: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+    match page.and_then(|page| page.cursor) {
+        Some(cursor) if !cursor.is_empty() => {
+            let message = "`cursor` is none of this list, which has one page";
+            Err(ErrorData::invalid_params(message, None))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a client is told about progress. Whole numbers stay whole: some clients read integers only.
+fn progress_of(token: &ProgressToken, progress: &Progress) -> CustomNotification {
+    const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
+    let number = |number: f64| {
+        let is_whole = number.fract() == 0.0 && number.abs() <= MAX_WHOLE;
+        if is_whole { json!(number as i64) } else { json!(number) }
+    };
+    let mut params = json!({"progressToken": token, "progress": number(progress.progress)});
+    if let Some(total) = progress.total {
+        params["total"] = number(total);
+    }
+    if let Some(message) = &progress.message {
+        params["message"] = json!(message);
+    }
+    CustomNotification::new(PROGRESS, Some(params))
+}
 
 /// Queue size for progress notifications of one call; further ones are dropped.
 const PROGRESS_CAPACITY: usize = 16;
@@ -290,11 +319,8 @@ impl Face {
                 biased;
                 Some(progress) = progressed.recv() => {
                     if let Some(token) = &token {
-                        let mut param =
-                            ProgressNotificationParam::new(token.clone(), progress.progress);
-                        param.total = progress.total;
-                        param.message = progress.message.map(|message| message.to_string());
-                        let _ = context.peer.notify_progress(param).await;
+                        let sent = progress_of(token, &progress);
+                        let _ = context.peer.send_notification(sent.into()).await;
                     }
                 }
                 Some(notice) = async { next_notice(notices.as_mut()?).await } => {
@@ -779,36 +805,40 @@ impl ServerHandler for Face {
 
     async fn list_tools(
         &self,
-        _: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        only_page(page)?;
         let what = ("tools", AccessScope::ToolsList, TargetKind::Tool);
         self.list(&context, what, |catalog| &catalog.tools).await
     }
 
     async fn list_prompts(
         &self,
-        _: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
+        only_page(page)?;
         let what = ("prompts", AccessScope::PromptsGet, TargetKind::Prompt);
         self.list(&context, what, |catalog| &catalog.prompts).await
     }
 
     async fn list_resources(
         &self,
-        _: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        only_page(page)?;
         let what = ("resources", AccessScope::ResourcesRead, TargetKind::Resource);
         self.list(&context, what, |catalog| &catalog.resources).await
     }
 
     async fn list_resource_templates(
         &self,
-        _: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        only_page(page)?;
         let what = ("resourceTemplates", AccessScope::ResourcesRead, TargetKind::Resource);
         self.list(&context, what, |catalog| &catalog.templates).await
     }
@@ -924,9 +954,10 @@ impl ServerHandler for Face {
     /// The skills of all servers (SEP-2640, "Listing Skills").
     async fn list_skills(
         &self,
-        _: Option<PaginatedRequestParams>,
+        page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListSkillsResult, ErrorData> {
+        only_page(page)?;
         let client = self.known(&context).await?;
         let (gateway, view, principal) =
             (&self.gateway, self.gateway.host.snapshot(), client.principal());
@@ -1070,7 +1101,7 @@ impl ServerHandler for Face {
         let method = request.method;
         let is_gone = is_modern(&context) && REMOVED_METHODS.contains(&method.as_str());
         if KNOWN_METHODS.contains(&method.as_str()) && !is_gone {
-            let message = format!("the parameters of `{method}` are not of the form that it has");
+            let message = misfit(&method, request.params.as_ref());
             return Err(ErrorData::invalid_params(message, None));
         }
         Err(ErrorData::new(RpcCode::METHOD_NOT_FOUND, method, None))

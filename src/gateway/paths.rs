@@ -22,7 +22,9 @@ pub(crate) fn trim<B>(request: &mut Request<B>) {
 /// Says what is wrong with a path or method that nothing answers.
 pub(crate) fn explained(mut response: Response<Body>, method: &Method) -> Response<Body> {
     let message = match response.status() {
-        StatusCode::NOT_FOUND => "there is no such path; GET /openapi.json lists those of REST",
+        StatusCode::NOT_FOUND => {
+            "there is no such path: MCP is at /mcp, and GET /openapi.json lists those of REST"
+        }
         StatusCode::METHOD_NOT_ALLOWED => "this path takes another method",
         _ => return response,
     };

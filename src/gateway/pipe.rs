@@ -18,6 +18,7 @@ use tokio::sync::Mutex;
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
 use super::batch::{self, is_batch};
+use super::misfit::flaw;
 use super::raw::{SentNumbers, to_text};
 
 /// Longest line of a client, in bytes; a longer one is skipped.
@@ -143,7 +144,10 @@ fn read(line: &str) -> Result<ClientJsonRpcMessage, Option<Box<ServerJsonRpcMess
     let readable = sent.as_ref().map_or(line, |(readable, _)| readable);
     let mut message: ClientJsonRpcMessage = serde_json::from_str(readable).map_err(|error| {
         tracing::debug!(target: "mcpdeck::gateway", %error, "a line is not a message");
-        let invalid = || refused(ErrorData::invalid_request("Invalid request", None));
+        let value = serde_json::from_str(readable).unwrap_or_default();
+        let why = flaw(&value).map_or_else(|| error.to_string(), str::to_owned);
+        let why = format!("Invalid request: {why}");
+        let invalid = || refused(ErrorData::invalid_request(why, None));
         error.is_data().then(invalid).flatten()
     })?;
     if let (Some((_, numbers)), ClientJsonRpcMessage::Request(_)) = (sent, &message) {

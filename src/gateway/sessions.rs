@@ -36,6 +36,9 @@ use super::store::SharedStore;
 use super::ticks::SharedTicks;
 use base::file::random_hex;
 
+/// How progress is told.
+pub(super) const PROGRESS: &str = "notifications/progress";
+
 /// Polling interval for later events in the store.
 const STORE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long events are kept in the store while their stream is open.
@@ -222,6 +225,13 @@ impl SentEvent {
                 ServerNotification::ProgressNotification(progress) => {
                     let token = Some(&progress.params.progress_token);
                     self.streams.iter().rposition(|stream| stream.progress.as_ref() == token)
+                }
+                ServerNotification::CustomNotification(sent) if sent.method == PROGRESS => {
+                    let token = sent.params.as_ref().and_then(|params| params.get("progressToken"));
+                    let token = token.and_then(|token| serde_json::from_value(token.clone()).ok());
+                    self.streams
+                        .iter()
+                        .rposition(|stream| token.is_some() && stream.progress == token)
                 }
                 ServerNotification::CancelledNotification(cancelled) => {
                     cancelled.params.request_id.as_ref().and_then(of)

@@ -1099,7 +1099,8 @@ fn templates_completion_tasks_progress_and_cancellation_pass_through() {
     assert_eq!(progress["params"]["progressToken"], "mine", "{progress}");
     assert_eq!(
         (&progress["params"]["total"], &progress["params"]["message"]),
-        (&json!(9.0), &json!("begun"))
+        (&json!(9), &json!("begun")),
+        "whole numbers stay whole"
     );
     drop(waiting);
     assert_eq!(heard.next()["method"], "notifications/resources/updated", "said once cancelled");

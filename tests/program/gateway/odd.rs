@@ -30,6 +30,12 @@ fn what_is_no_message_is_refused_with_its_id_and_what_it_lacks() {
         (r#"{"jsonrpc":"2.0","id":"a"}"#, -32600, json!("a"), "`method` is missing"),
         (r#"{"jsonrpc":"2.0","id":4,"method":7}"#, -32600, json!(4), "not text"),
         (
+            r#"{"jsonrpc":"2.0","id":4,"method":"tools/list","params":{"_meta":"x"}}"#,
+            -32600,
+            json!(4),
+            "`_meta`",
+        ),
+        (
             r#"{"jsonrpc":"2.0","id":4,"method":"tools/list","params":[]}"#,
             -32600,
             json!(4),
@@ -46,13 +52,37 @@ fn what_is_no_message_is_refused_with_its_id_and_what_it_lacks() {
         );
         assert!(answer.body.contains(says), "{body}: {answer:?}");
     }
+    // Without what it has to say, no session begins, and the reason is told all the same.
+    let first = r#"{"jsonrpc":"2.0","id":8,"method":"initialize","params":{}}"#;
+    let refused = service.send("POST", "/mcp", &base[..3], first);
+    let sent: Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!(
+        (refused.status, &sent["error"]["code"], &sent["id"]),
+        (400, &json!(-32602), &json!(8))
+    );
+    assert!(refused.body.contains("`protocolVersion` is missing"), "{refused:?}");
     // A method that exists is not denied because of its parameters.
     for arguments in ["[]", "\"{}\"", "7"] {
         let call = format!(
             r#"{{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{{"name":"x","arguments":{arguments}}}}}"#
         );
-        assert!(post(&call).body.contains("-32602"), "{arguments}");
+        let refused = post(&call).body;
+        assert!(refused.contains("-32602") && refused.contains("`arguments` must be"), "{refused}");
     }
+    // Lists have one page: a cursor was given out by somebody else.
+    let page = |cursor: &str| {
+        post(&format!(
+            r#"{{"jsonrpc":"2.0","id":5,"method":"tools/list","params":{{"cursor":{cursor}}}}}"#
+        ))
+    };
+    let refused = page("\"page2\"").body;
+    assert!(refused.contains("-32602") && refused.contains("`cursor`"), "{refused}");
+    for cursor in ["null", "\"\""] {
+        assert!(page(cursor).body.contains("\"tools\":[]"), "{cursor}");
+    }
+    let packed = [&base[..], &[("Content-Encoding", "gzip")]].concat();
+    let packed = service.send("POST", "/mcp", &packed, "x");
+    assert!(packed.status == 415 && packed.body.contains("Content-Encoding"), "{packed:?}");
     let unknown = post(r#"{"jsonrpc":"2.0","id":6,"method":"foo/bar"}"#);
     assert!(unknown.body.contains("-32601"), "{unknown:?}");
     // A byte order mark is none of a message.
@@ -79,5 +109,7 @@ fn a_last_slash_changes_nothing_and_a_path_that_is_none_says_so() {
         assert_eq!(answer.status, status, "{answer:?}");
         let sent: Value = serde_json::from_str(&answer.body).unwrap_or_default();
         assert!(sent["error"]["message"].is_string(), "{path}: {answer:?}");
+        let names_mcp = answer.body.contains("MCP is at /mcp");
+        assert_eq!(names_mcp, status == 404, "{path}: {answer:?}");
     }
 }
