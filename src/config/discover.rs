@@ -127,8 +127,23 @@ const RUNNERS: [&str; 13] = [
 ];
 
 /// Names of files and folders that say nothing of the server.
-const PLAIN_NAMES: [&str; 9] =
-    ["index", "main", "cli", "dist", "build", "src", "lib", "bin", "out"];
+const PLAIN_NAMES: [&str; 15] = [
+    "index",
+    "main",
+    "cli",
+    "dist",
+    "build",
+    "src",
+    "lib",
+    "bin",
+    "out",
+    "esm",
+    "cjs",
+    "stdio",
+    "mcp",
+    "mcp-server",
+    "node_modules",
+];
 
 /// A short name for a command line: `everything` for
 /// `npx -y @modelcontextprotocol/server-everything`.
@@ -136,14 +151,14 @@ fn name_of_command(command: &str, args: &[String]) -> String {
     let stem = |word: &str| {
         let mut parts = word.rsplit(['/', '\\']);
         let last = parts.next().unwrap_or(word);
-        let is_plain = |name: &&str| {
-            let name = name.split('.').next().unwrap_or_default();
-            !name.is_empty() && !PLAIN_NAMES.contains(&name)
+        let is_plain = |full: &&str| {
+            let name = full.split(['.', '@']).find(|part| !part.is_empty()).unwrap_or_default();
+            !name.is_empty() && !full.starts_with('.') && !PLAIN_NAMES.contains(&name)
         };
         // What many programs are called says less than the folder of the package.
         let telling = Some(last).filter(is_plain).or_else(|| parts.find(is_plain));
         let name = telling.unwrap_or(last);
-        let name = name.split(['@', '=']).next().filter(|n| !n.is_empty()).unwrap_or(name);
+        let name = name.split(['@', '=']).find(|part| !part.is_empty()).unwrap_or(name);
         let known = [".exe", ".cmd", ".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rs"];
         known.iter().find_map(|e| name.strip_suffix(e)).unwrap_or(name).to_owned()
     };
@@ -188,6 +203,11 @@ mod tests {
             ("node build/index.js", "index"),
             ("node /a/node_modules/@x/server-memory/dist/index.js", "memory"),
             ("python3 ./src/weather/main.py", "weather"),
+            ("npx -y @playwright/mcp@latest", "playwright"),
+            ("node /a/node_modules/@playwright/mcp/cli.js", "playwright"),
+            ("node /a/node_modules/exa-mcp-server/.smithery/stdio/index.cjs", "exa"),
+            ("node /a/node_modules/mongodb-mcp-server/dist/esm/index.js", "mongodb"),
+            ("npx @sentry/mcp-server", "sentry"),
             ("npx", "npx"),
             ("node -e console.log(1);setTimeout(()=>{},9)", "node"),
             ("python3 -u -c print(1)", "python3"),

@@ -3,7 +3,7 @@
 //! The structural check has already reported wrong types, which are skipped here; this module
 //! reports what only the content shows (addresses, names, globs, references).
 
-use super::mask::{secret_arguments, secret_of_address};
+use super::mask::{secret_arguments, secret_of_address, secrets_within};
 use crate::keys::{ADDRESS, OPENAPI_KEY, PROCESS, SERVER};
 use crate::shape::KnownKey;
 use crate::{Diagnostic, OpenApiSource, ServerConfig, TransportConfig};
@@ -41,7 +41,8 @@ pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> Option<ServerConfig> {
     let mut server = settings::read(reader);
     server.transport = transport.unwrap_or(server.transport);
     server.hidden = std::mem::take(&mut reader.secrets);
-    server.hidden.extend(hidden_parts(&server.transport));
+    let hidden = hidden_parts(&server);
+    server.hidden.extend(hidden);
     server.at = reader.problems.source.position(entry.node.range.start);
     reader.trace(&entry.place().effective, entry.node, Vec::new());
     let failed = reader.problems.list.iter().skip(before).any(Diagnostic::is_error);
@@ -49,8 +50,23 @@ pub(crate) fn read(reader: &mut EntryReader<'_, '_>) -> Option<ServerConfig> {
     (is_reachable && !failed && !waits).then_some(server)
 }
 
+/// Secrets written directly in arguments and addresses, and within values of the environment and of
+/// headers.
+fn hidden_parts(server: &ServerConfig) -> Vec<Secret> {
+    let values = match &server.transport {
+        TransportConfig::Stdio(stdio) => Some(&stdio.env),
+        other => other.http().map(|http| &http.headers),
+    };
+    let is_public = |name: &str| server.public.iter().any(|n| n.eq_ignore_ascii_case(name));
+    let values = values.into_iter().flatten().filter(|(name, _)| !is_public(name));
+    let mut hidden: Vec<Secret> =
+        values.flat_map(|(_, value)| secrets_within(value.expose())).collect();
+    hidden.extend(written_parts(&server.transport));
+    hidden
+}
+
 /// Secrets written directly in arguments and addresses.
-fn hidden_parts(transport: &TransportConfig) -> Vec<Secret> {
+fn written_parts(transport: &TransportConfig) -> Vec<Secret> {
     match transport {
         TransportConfig::Stdio(stdio) => secret_arguments(&stdio.args),
         other => {

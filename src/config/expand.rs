@@ -170,6 +170,10 @@ impl Expansion<'_> {
             (None, Some((scheme, _))) => {
                 let help = match scheme {
                     "command" | "config" => "only an editor can; use `${env:NAME}` or an input",
+                    "localEnv" | "process" => "write `${env:NAME}`",
+                    "workspaceFolder" | "workspaceFolderBasename" | "fileWorkspaceFolder" => {
+                        "only an editor has several folders: write `${workspaceFolder}`, or the path"
+                    }
                     _ => {
                         "known: `env`, `input`, `secret`, `keyring` and `cmd`; `$${` is a literal `${`"
                     }
@@ -225,6 +229,20 @@ impl Expansion<'_> {
                 let message = format!("the variable `{name}` is set but empty");
                 let help = format!("give it a value, or allow it: `${{{name}:-}}`");
                 self.refuse(whole, "config/empty-variable", message, help);
+            }
+            (None, None) if env_property(name).is_some() => {
+                let variable = env_property(name).unwrap_or_default();
+                let message = format!("`{name}` is not how a variable is named here");
+                let help = format!("write `${{env:{variable}}}`");
+                self.refuse(whole, "config/unset-variable", message, help);
+            }
+            (None, None) if is_bundle_variable(name) => {
+                let message = format!("only a bundle or a plugin knows `${{{name}}}`");
+                let help = format!(
+                    "write the value itself, or a default: `${{{name}:-value}}`; `mcpdeck add FILE` \
+                     adds a bundle"
+                );
+                self.refuse(whole, "config/unset-variable", message, help);
             }
             (None, None) if OF_EDITORS.contains(&name) => {
                 let message = format!("only an editor knows `${{{name}}}`");
@@ -310,7 +328,7 @@ impl Expansion<'_> {
 }
 
 /// Variables of VS Code that depend on what is open in it.
-const OF_EDITORS: [&str; 17] = [
+const OF_EDITORS: [&str; 22] = [
     "workspaceRoot",
     "fileWorkspaceFolder",
     "fileWorkspaceFolderBasename",
@@ -328,7 +346,29 @@ const OF_EDITORS: [&str; 17] = [
     "execPath",
     "defaultBuildTask",
     "extensionInstallFolder",
+    "containerWorkspaceFolder",
+    "containerWorkspaceFolderBasename",
+    "localWorkspaceFolder",
+    "localWorkspaceFolderBasename",
+    "userData",
 ];
+
+/// The variable that a name means as a property of the environment: `env.HOME`.
+fn env_property(name: &str) -> Option<&str> {
+    let variable = name.strip_prefix("process.").unwrap_or(name).strip_prefix("env.")?;
+    (is_variable(variable) && !variable.contains('.')).then_some(variable)
+}
+
+/// Whether a name is set by what installs a bundle (.mcpb), a plugin or an extension.
+fn is_bundle_variable(name: &str) -> bool {
+    name == "__dirname"
+        || name == "extensionPath"
+        || name == "DOCUMENTS"
+        || name == "DESKTOP"
+        || name == "DOWNLOADS"
+        || name.starts_with("user_config.")
+        || name.starts_with("CLAUDE_PLUGIN_")
+}
 
 const TOO_MUCH: &str = "this expands too deep or too far";
 const FEWER: &str = "use fewer nested defaults";
@@ -451,6 +491,24 @@ mod tests {
             let text = format!("${{{name}}}");
             assert_eq!(ask(&text), Err(vec![format!("only an editor knows `{text}`")]));
             assert_eq!(ask(&format!("${{{name}:-x}}")).as_deref(), Ok("x"));
+        }
+    }
+
+    #[test]
+    fn how_others_spell_a_variable_leads_to_how_it_is_spelled_here() {
+        let env = Environment::default();
+        for (text, help) in [
+            ("${env.HOME}", "write `${env:HOME}`"),
+            ("${process.env.API_KEY}", "write `${env:API_KEY}`"),
+            ("${localEnv:HOME}", "write `${env:NAME}`"),
+            ("${workspaceFolder:api}", "`${workspaceFolder}`"),
+            ("${containerWorkspaceFolder}", "write the value itself"),
+            ("${__dirname}", "mcpdeck add FILE"),
+            ("${user_config.api_key}", "mcpdeck add FILE"),
+            ("${CLAUDE_PLUGIN_ROOT}", "mcpdeck add FILE"),
+        ] {
+            let refused = expand(text, &ExpandScope::from_env(&env)).expect_err("no value");
+            assert!(refused[0].help.contains(help), "{text}: {}", refused[0].help);
         }
     }
 

@@ -168,7 +168,10 @@ fn no_servers(root: &SyntaxNode, problems: &mut Problems<'_>) {
     let brace = root.range.start..root.range.start + 1;
     let problem = problems.error("config/missing-key", &brace, "", "`servers` is missing");
     let foreign = |keys: &str| keys.split(' ').any(|key| root.get(key).is_some());
-    if let Some(near) = near {
+    if root.get("command").is_some() || root.get("url").is_some() {
+        let help = "this is the entry of one server: write { \"servers\": { \"NAME\": { ... } } } around it";
+        problem.help(help);
+    } else if let Some(near) = near {
         problem.help(format!("`{}` may be a typo of it", near.key));
     } else if let Some((_, whose)) = OTHERS.iter().find(|(keys, _)| foreign(keys)) {
         problem.help(format!("this is {whose}: `mcpdeck import` reads its servers"));
@@ -193,9 +196,11 @@ fn entries<'n>(
         let pointer = format!("{pointer}/{i}");
         let Some((id, name)) = element.get("id").and_then(|id| Some((id, id.text()?))) else {
             let brace = element.range.start..element.range.start + 1;
-            problems
-                .error("config/missing-key", &brace, &pointer, "`id` is missing")
-                .help("in a list of servers, `id` is the name");
+            let help = match element.get("name") {
+                Some(_) => "in a list of servers, `id` is the name: write `id` instead of `name`",
+                None => "in a list of servers, `id` is the name",
+            };
+            problems.error("config/missing-key", &brace, &pointer, "`id` is missing").help(help);
             continue;
         };
         let (name, key_range) = (ServerName::new(name), id.range.clone());

@@ -249,7 +249,10 @@ fn hide_rest(text: &str, start: usize, hidden: &mut Vec<Range<usize>>) {
 const WORDS: &str = "\
     token tok key apikey secret password passwd passwort pass passphrase pw pwd pin auth \
     authorization credential credentials creds cookie bearer pat dsn signing salt hmac webhook \
-    license licence otp totp mfa nonce jwt session sid";
+    license licence otp totp mfa nonce jwt session sid passcode pincode mnemonic phrase";
+
+/// Those that are a setting as often as a secret, which the look of the value decides.
+const UNSURE: &str = "tokens keys pats private access seed";
 
 /// Those that make a name secret in any position: `PASSWORD_FILE_CONTENT`.
 const STRONG: &str = "secret password passwd passphrase authorization";
@@ -273,6 +276,8 @@ pub fn is_secret(name: &str, value: &str) -> bool {
     looks_secret(value)
         || (named_secret(name, value) && !is_place(value))
         || is_webhook(name, value)
+        // A secret among settings: `Server=h;Password=x`, `--token x`.
+        || !secret_spots(value).is_empty()
 }
 
 /// Whether an address is itself the credential, by the name of its variable.
@@ -301,7 +306,9 @@ fn named_secret(name: &str, value: &str) -> bool {
         return true;
     }
     // `TOKEN_LIMIT=4096` and `AUTH_MODE=none` are settings; `TOKEN_PROD=a1b2c3` is a secret.
-    words.iter().any(|word| is(word, WORDS)) && !is_plain(value)
+    words.iter().any(|word| is(word, WORDS) || is(word, UNSURE))
+        && !is_plain(value)
+        && !is_place(value)
 }
 
 /// The words of a name in lower case, split at separators and before capitals.
@@ -692,6 +699,17 @@ pub(crate) fn secret_arguments(args: &[String]) -> Vec<Secret> {
     out
 }
 
+/// The secrets among the settings of a value, and in an address that it is.
+pub(crate) fn secrets_within(value: &str) -> Vec<Secret> {
+    let spots = secret_spots(value);
+    let parts = spots.into_iter().filter_map(|spot| value.get(spot)).filter(|part| *part != value);
+    let mut out: Vec<Secret> = parts.map(Secret::new).collect();
+    if value.contains("://") {
+        out.extend(url::Url::parse(value).iter().flat_map(secret_of_address));
+    }
+    out
+}
+
 /// The secrets of an address: its password, or the user without one, and parameters with a
 /// secret-like name.
 pub(crate) fn secret_of_address(url: &url::Url) -> Vec<Secret> {
@@ -771,6 +789,24 @@ mod credential_tests {
     use super::*;
 
     #[test]
+    fn what_opens_something_is_found_within_a_value() {
+        for (value, secret) in [
+            ("Server=h;User Id=me;Password=sesame;", "sesame"),
+            ("--port 80 --api-key sesame", "sesame"),
+            ("postgres://me:swordfish@db/x", "swordfish"),
+            ("Bearer open-sesame", "open-sesame"),
+        ] {
+            let found = secrets_within(value);
+            assert!(found.iter().any(|found| found.expose() == secret), "{value}");
+        }
+        assert!(secrets_within("production").is_empty());
+        assert!(
+            secrets_within("open-sesame").is_empty(),
+            "the value as a whole is judged elsewhere"
+        );
+    }
+
+    #[test]
     fn names_and_looks_make_a_secret_and_settings_are_none() {
         for (name, value) in [
             ("API_KEY", "sesame"),
@@ -783,6 +819,15 @@ mod credential_tests {
             ("Authorization", "Bearer abc"),
             ("X-Api-Key", "sesame"),
             ("DATABASE_URL", "postgres://me:secret@db/x"),
+            ("WALLET_PASSCODE", "1234"),
+            ("PINCODE", "0042"),
+            ("SEED_PHRASE", "open the old door"),
+            ("API_TOKENS", "a1b2c3,d4e5f6"),
+            ("ENCRYPTION_KEYS", "k1:9f8e7d"),
+            ("SSH_PRIVATE", "b3BlbnNz/aC1rZXk"),
+            ("DB_CONNECTION", "Server=h;User Id=me;Password=sesame;"),
+            ("EXTRA_ARGS", "--port 80 --api-key sesame"),
+            ("HEADERS", "{\"X-Api-Key\": \"sesame\"}"),
             ("OPAQUE", "ghp_16C7e42F292c6912E7"),
             ("OPAQUE", "q7Zk29fLw0Xn4Rt8Bv6Yp3"),
             ("OPAQUE", "9f86d081884c7d659a2feaa0c55ad015"),
@@ -796,6 +841,12 @@ mod credential_tests {
             ("ALLOWED_DIR", "/home/me/projects/alpha2"),
             ("PORT", "8080123"),
             ("TOKEN_LIMIT", "100000"),
+            ("MAX_TOKENS", "4096"),
+            ("PRIVATE", "true"),
+            ("ACCESS", "read-only"),
+            ("SEED", "42"),
+            ("KEYS", "name,size"),
+            ("KNOWN_KEYS", "/etc/ssh/known_hosts"),
             ("AUTH_MODE", "interactive"),
             ("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/keys/service.json"),
             ("API_URL", "https://api.example.com/v1"),

@@ -223,11 +223,20 @@ fn read_limited(path: &Path, most: u64) -> Result<Vec<u8>, Box<Diagnostic>> {
 fn bad_encoding(path: &Path, error: &std::string::FromUtf8Error) -> Diagnostic {
     let bytes = error.as_bytes();
     let good = bytes.get(..error.utf8_error().valid_up_to()).unwrap_or_default();
-    let utf16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
-    let message = if utf16 { "the file is UTF-16" } else { "the file is not valid UTF-8" };
+    let is = |mark: &[u8]| bytes.starts_with(mark);
+    let message = if is(&[0xff, 0xfe, 0, 0]) || is(&[0, 0, 0xfe, 0xff]) {
+        "the file is UTF-32"
+    } else if is(&[0xff, 0xfe]) || is(&[0xfe, 0xff]) {
+        "the file is UTF-16"
+    } else if is(&[0x1f, 0x8b]) || is(b"PK\x03\x04") {
+        "the file is compressed"
+    } else {
+        "the file is not valid UTF-8"
+    };
     let mut problem = Diagnostic::new("config/encoding", Severity::Error, message);
     problem.at = SourceText::new(path, String::from_utf8_lossy(good)).position(usize::MAX);
-    problem.help = Some("save it as UTF-8".to_owned());
+    let help = if message.ends_with("compressed") { "unpack it first" } else { "save it as UTF-8" };
+    problem.help = Some(help.to_owned());
     problem
 }
 

@@ -307,8 +307,13 @@ fn syntax_error(source: &SourceText, error: &ParseError) -> Diagnostic {
     let range = error.range();
     let hash = source.text().get(range.start..).is_some_and(|rest| rest.starts_with('#'));
     let quote = source.text().get(range.start..range.end).and_then(typographic_quote);
+    let rest = source.text().get(range.start..).unwrap_or_default();
     let (message, help) = if let Some(other) = other_format(source.text()) {
         other
+    } else if source.text().trim_start().starts_with('"') && rest.trim_start().starts_with(':') {
+        ("the braces around the configuration are missing", "put `{` before it and `}` after it")
+    } else if let Some(words) = foreign_word(rest) {
+        words
     } else if quote.is_some() {
         ("a typographic quotation mark is not JSON", "use the straight `\"`")
     } else if let Some(words) = source.text().get(range.start..).and_then(foreign_mark) {
@@ -341,19 +346,60 @@ fn typographic_quote(text: &str) -> Option<char> {
 fn foreign_mark(rest: &str) -> Option<(&'static str, &'static str)> {
     let wide = ("a full-width character is not JSON", "type it with a Latin keyboard");
     match rest.chars().next()? {
+        '\0' => Some((
+            "a NUL character is not JSON",
+            "save the file anew, as UTF-8: it is damaged, or UTF-16",
+        )),
         '\u{ff01}'..='\u{ff5e}' | '\u{3001}' | '\u{3002}' | '\u{300c}' | '\u{300d}' => Some(wide),
         c if is_hidden(c) => Some(("an invisible character is not JSON", "remove it")),
         _ => None,
     }
 }
 
+/// The message and the help for a constant as other languages spell it.
+fn foreign_word(rest: &str) -> Option<(&'static str, &'static str)> {
+    let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+    Some(match rest.get(..end)? {
+        "True" | "TRUE" | "yes" | "Yes" | "on" | "On" => ("this word is not JSON", "write `true`"),
+        "False" | "FALSE" | "no" | "No" | "off" | "Off" => {
+            ("this word is not JSON", "write `false`")
+        }
+        "None" | "nil" | "NULL" | "Null" | "undefined" => {
+            ("this word is not JSON", "write `null`, or leave the key out")
+        }
+        "NaN" | "Infinity" => ("this is not a JSON number", "write it in plain decimal digits"),
+        _ => return None,
+    })
+}
+
+/// Whether a line sets a variable, as in an env file: `NAME=value`, `export NAME=value`.
+fn is_env_line(line: &str) -> bool {
+    let set = line.strip_prefix("export ").unwrap_or(line);
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
+            && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+    };
+    set.split_once('=').is_some_and(|(name, _)| is_name(name))
+}
+
 /// The message and the help for a text in another format than JSON, by its first line.
 fn other_format(text: &str) -> Option<(&'static str, &'static str)> {
+    // Two bytes for a character, without a mark of their order.
+    if text.bytes().take(64).filter(|byte| *byte == 0).count() > 8 {
+        return Some(("this is UTF-16, not JSON in UTF-8", "save it as UTF-8"));
+    }
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.find(|line| !line.starts_with(['#', ';']) && *line != "---")?;
     if first.starts_with('<') {
         let help = "give the file itself: was a web page saved in its place?";
         return Some(("this is HTML or XML, not JSON", help));
+    }
+    if first.starts_with("```") {
+        return Some(("this is Markdown, not JSON", "remove the lines with the ```"));
+    }
+    if is_env_line(first) {
+        let help = "name it as `envFile` in the entry of a server; this file lists the servers";
+        return Some(("these are lines of an env file, not JSON", help));
     }
     let is_script =
         ["module.exports", "export default", "export ", "import ", "const ", "let ", "var "]

@@ -73,6 +73,36 @@ impl ServerEntry<'_> {
     }
 }
 
+/// Whether a text begins with a variable as the shell of Windows reads it: `%NAME%`.
+fn is_windows_variable(text: &str) -> bool {
+    let name = text.strip_prefix('%').and_then(|rest| rest.split_once('%'));
+    name.is_some_and(|(name, _)| is_variable(name))
+}
+
+/// Whether a text is a variable of a template: `{{NAME}}`.
+fn is_template_variable(text: &str) -> bool {
+    let name = text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
+    name.is_some_and(|name| is_variable(name.trim()))
+}
+
+/// The letter of the first escape for a control character in a path of Windows: someone wrote
+/// `C:\temp` with one backslash, and got a tab.
+fn eaten_escape(text: &str) -> Option<char> {
+    let has_drive = text.as_bytes().first().is_some_and(u8::is_ascii_alphabetic)
+        && text.as_bytes().get(1) == Some(&b':');
+    let escape = |c: char| {
+        Some(match c {
+            '\t' => 't',
+            '\n' => 'n',
+            '\r' => 'r',
+            '\u{8}' => 'b',
+            '\u{c}' => 'f',
+            _ => return None,
+        })
+    };
+    text.chars().find_map(escape).filter(|_| has_drive)
+}
+
 impl<'a, 'p> EntryReader<'a, 'p> {
     pub(crate) fn new(
         entry: &'p ServerEntry<'p>,
@@ -143,6 +173,13 @@ impl<'a, 'p> EntryReader<'a, 'p> {
 
     /// Warns about syntax that a shell would expand, but mcpdeck does not.
     fn unexpanded(&mut self, written: &str, node: &SyntaxNode, pointer: &str) {
+        if let Some(escape) = eaten_escape(written) {
+            let message =
+                format!("a path of Windows with `\\{escape}`, which is a control character");
+            let problem = self.problems.warn("config/unexpanded", &node.range, pointer, message);
+            problem.help(format!("write `\\\\` for one backslash: `\\\\{escape}`"));
+            return;
+        }
         if written.contains(char::is_whitespace) {
             // It may be a shell script.
             return;
@@ -152,6 +189,10 @@ impl<'a, 'p> EntryReader<'a, 'p> {
         let (what, help) = match first.strip_prefix('$') {
             Some(name) if is_variable(name) => ("$NAME", "write `${NAME}` for its value"),
             None if first == "~" && !rest.is_empty() => ("~", "write `${userHome}`"),
+            Some(name) if name.starts_with("env:") => ("$env:NAME", "write `${env:NAME}`"),
+            Some(name) if name.starts_with("(pwd)") => ("$(pwd)", "write `${cwd}`"),
+            None if is_windows_variable(written) => ("%NAME%", "write `${NAME}` for its value"),
+            None if is_template_variable(written) => ("{{NAME}}", "write `${NAME}` for its value"),
             _ => return,
         };
         let message = format!("`{what}` is passed on as it stands: no shell expands it");

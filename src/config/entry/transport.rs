@@ -141,7 +141,12 @@ fn stdio(reader: &mut EntryReader<'_, '_>) -> Option<StdioConfig> {
     if reader.set.contains_key("cwd") && stdio.cwd.as_deref().is_some_and(|cwd| !cwd.is_dir()) {
         // It may be created later, for example by a build; the start checks again.
         let message = "the working directory does not exist";
-        reader.report(("config/cwd", Severity::Warning), "cwd", message);
+        let written = reader.entry.node.get("cwd").and_then(SyntaxNode::text).unwrap_or_default();
+        let foreign = cfg!(unix) && (written.contains('\\') || written.get(1..3) == Some(":/"));
+        let problem = reader.report(("config/cwd", Severity::Warning), "cwd", message);
+        if foreign {
+            problem.help("this is a path of Windows: write the one of this system");
+        }
     }
     stdio.env = environment(reader);
     if let Some(launch) = reader.set.get("launch").cloned() {
@@ -213,17 +218,28 @@ fn check_command(command: &str, reader: &mut EntryReader<'_, '_>) {
         reader.report(("config/empty", Severity::Error), "command", message);
         return;
     }
+    if command != command.trim() {
+        let message = "`command` begins or ends with a blank, which is no part of a program's name";
+        let problem = reader.report(("config/command-line", Severity::Warning), "command", message);
+        problem.help("remove it");
+        return;
+    }
     let has_args = reader.entry.node.get("args").is_some_and(|args| !args.elements().is_empty());
     if has_args || !is_command_line(command) {
         return;
     }
-    let program = command.split_whitespace().next().unwrap_or_default();
+    let program = match of_windows(command) {
+        Some((program, _)) => program,
+        None => command.split_whitespace().next().unwrap_or_default(),
+    };
+    let program = program.trim_matches(['"', '\'']);
     let help = if command.split_whitespace().any(|word| SHELL_WORDS.contains(&word)) {
         "no shell reads it: write \"command\": \"sh\" and \"args\": [\"-c\", ...]".to_owned()
     } else if let Some((name, _)) = program.split_once('=') {
         format!("write {} into `env`, the program as `command` and the rest as `args`", name.trim())
     } else {
-        format!("write \"command\": \"{}\" and the rest as `args`", masked_address(program))
+        let program = Value::from(masked_address(program));
+        format!("write \"command\": {program} and the rest as `args`")
     };
     let message = "`command` looks like a whole command line";
     reader.report(("config/command-line", Severity::Warning), "command", message).help(help);
@@ -232,9 +248,24 @@ fn check_command(command: &str, reader: &mut EntryReader<'_, '_>) {
 /// What a shell would act on between the words of a command line.
 const SHELL_WORDS: [&str; 7] = ["|", "||", "&&", ";", ">", "<", "2>&1"];
 
+/// A program of Windows with arguments behind it, which are also returned: its name ends with its
+/// kind, whatever blanks are in its path.
+fn of_windows(command: &str) -> Option<(&str, &str)> {
+    let lower = command.to_ascii_lowercase();
+    let ends = [".exe", ".cmd", ".bat", ".ps1"].iter().filter_map(|kind| {
+        let at = lower.find(kind)? + kind.len();
+        let quoted = usize::from(command.get(at..)?.starts_with('"'));
+        command.get(at + quoted..)?.starts_with(' ').then_some(at + quoted)
+    });
+    Some(command.split_at(ends.min()?))
+}
+
 /// Whether a `command` has arguments in it. The path of a program may contain blanks: it is one if
 /// its first word could be the beginning of a path.
 fn is_command_line(command: &str) -> bool {
+    if of_windows(command).is_some() {
+        return true;
+    }
     let is_path = |word: &str| word.contains(['/', '\\']);
     let mut words = command.split_whitespace();
     let (program, second) = (words.next().unwrap_or_default(), words.next());
