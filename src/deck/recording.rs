@@ -168,6 +168,8 @@ pub struct Recording {
     text: Vec<u8>,
     at: usize,
     number: usize,
+    /// Whether a line has been read.
+    has_begun: bool,
 }
 
 impl Recording {
@@ -179,7 +181,8 @@ impl Recording {
         let blocks = BlockReader::open(path)?;
         let losses = Arc::clone(&blocks.losses);
         let (header, text) = (Header::default(), Vec::new());
-        let mut recording = Self { header, blocks, losses, text, at: 0, number: 0 };
+        let mut recording =
+            Self { header, blocks, losses, text, at: 0, number: 0, has_begun: false };
         recording.header = match recording.next() {
             Some(Ok(RecordingLine::Header(header))) if header.version == FORMAT_VERSION => header,
             Some(Ok(RecordingLine::Header(header))) => {
@@ -189,7 +192,7 @@ impl Recording {
                 )));
             }
             Some(Err(error)) if error.kind() != io::ErrorKind::InvalidData => return Err(error),
-            _ => return Err(invalid("it is not a recording: its first line is not a header")),
+            _ => return Err(invalid(recording.blocks.what_else()?)),
         };
         Ok(recording)
     }
@@ -212,6 +215,8 @@ pub struct RecordingLosses {
     /// Number of the first broken line.
     first: AtomicU64,
     cuts: AtomicU64,
+    /// Incomplete last lines.
+    tails: AtomicU64,
 }
 
 impl RecordingLosses {
@@ -223,6 +228,10 @@ impl RecordingLosses {
 
     fn cut(&self) {
         self.cuts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn tail(&self) {
+        self.tails.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A sentence about it; `None` when nothing was lost.
@@ -245,6 +254,9 @@ impl RecordingLosses {
                     .to_owned(),
             );
         }
+        if read(&self.tails) > 0 {
+            words.push("the last line breaks off and was left out".to_owned());
+        }
         (!words.is_empty()).then(|| words.join("; "))
     }
 }
@@ -264,11 +276,15 @@ impl Iterator for Recording {
             let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
             self.at += end;
             self.number += 1;
+            if rest[..end].trim_ascii().is_empty() {
+                continue;
+            }
+            let is_first = !std::mem::replace(&mut self.has_begun, true);
             match serde_json::from_slice(&rest[..end]) {
                 Ok(line) => return Some(Ok(line)),
                 // Without a header it is no recording.
-                Err(error) if self.number == 1 => {
-                    return Some(Err(invalid(format!("line 1: {error}"))));
+                Err(error) if is_first => {
+                    return Some(Err(invalid(format!("line {}: {error}", self.number))));
                 }
                 Err(_) => self.losses.line(self.number),
             }
@@ -330,7 +346,59 @@ impl BlockReader {
         Ok(self.next_block()?.map_or_else(Vec::new, |(_, text)| text))
     }
 
-    /// The next block with its offset; `None` at the end. An incomplete last line is left out.
+    /// What a file is that is no recording, by its first bytes.
+    fn what_else(&mut self) -> io::Result<String> {
+        self.seek(0)?;
+        let begins = self.file.fill_buf()?;
+        let is = |mark: &[u8]| begins.starts_with(mark);
+        let packed = |with: &str, how: &str| {
+            format!("it is compressed with {with}: unpack it first ({how})")
+        };
+        Ok(if begins.is_empty() {
+            "it is empty".to_owned()
+        } else if is(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            packed("zstd", "zstd -d")
+        } else if is(b"PK\x03\x04") {
+            packed("zip", "unzip")
+        } else if is(&[0xfd, b'7', b'z', b'X', b'Z']) {
+            packed("xz", "xz -d")
+        } else if is(b"BZh") {
+            packed("bzip2", "bzip2 -d")
+        } else if is(&[0xff, 0xfe]) || is(&[0xfe, 0xff]) {
+            "it is UTF-16: save it as UTF-8".to_owned()
+        } else if self.is_packed && self.losses.cuts.load(Ordering::Relaxed) > 0 {
+            "its compressed data is damaged where it begins: no line of it can be read".to_owned()
+        } else {
+            "it is not a recording: its first line is not a header".to_owned()
+        })
+    }
+
+    /// Decompresses what follows up to the end of a line: another program may end its members within
+    /// one.
+    fn unpack(&mut self, text: &mut Vec<u8>) -> io::Result<()> {
+        let most = MAX_LINE_BYTES as u64 + BLOCK_BYTES;
+        loop {
+            let left = most + 1 - text.len() as u64;
+            let mut member = flate2::bufread::GzDecoder::new(&mut self.file).take(left);
+            if let Err(error) = member.read_to_end(text) {
+                use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+                if !matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof) {
+                    return Err(error);
+                }
+                self.losses.cut();
+                return self.skip_to_member();
+            }
+            if text.len() as u64 > most {
+                return Err(invalid("another program compressed it: unpack it first (gunzip)"));
+            }
+            let is_whole = text.is_empty() || text.ends_with(b"\n");
+            if is_whole || self.file.fill_buf()?.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next block with its offset; `None` at the end. A last line that breaks off is left out.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -341,19 +409,7 @@ impl BlockReader {
         }
         let mut text = Vec::new();
         if self.is_packed {
-            let most = MAX_LINE_BYTES as u64 + BLOCK_BYTES;
-            let mut member = flate2::bufread::GzDecoder::new(&mut self.file).take(most + 1);
-            if let Err(error) = member.read_to_end(&mut text) {
-                use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-                if !matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof) {
-                    return Err(error);
-                }
-                self.losses.cut();
-                self.skip_to_member()?;
-            }
-            if text.len() as u64 > most {
-                return Err(invalid("another program compressed it: unpack it first (gunzip)"));
-            }
+            self.unpack(&mut text)?;
         } else {
             (&mut self.file).take(BLOCK_BYTES).read_to_end(&mut text)?;
             let most = MAX_LINE_BYTES as u64;
@@ -363,7 +419,20 @@ impl BlockReader {
                 return Err(invalid("a line is longer than 64 MiB"));
             }
         }
-        text.truncate(memchr::memrchr(b'\n', &text).map_or(0, |end| end + 1));
+        let end = memchr::memrchr(b'\n', &text).map_or(0, |end| end + 1);
+        let rest = text[end..].trim_ascii();
+        // An editor may have taken the last line break.
+        if !rest.is_empty() && serde_json::from_slice::<serde::de::IgnoredAny>(rest).is_ok() {
+            text.push(b'\n');
+        } else {
+            if !rest.is_empty() && !self.is_packed {
+                self.losses.tail();
+            }
+            text.truncate(end);
+        }
+        if place == 0 && text.starts_with(b"\xef\xbb\xbf") {
+            text.drain(..3);
+        }
         Ok(Some((place, text)))
     }
 

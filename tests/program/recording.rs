@@ -298,11 +298,52 @@ fn a_cut_last_line_is_a_program_that_was_killed() {
     place.record();
     let text = std::fs::read_to_string(place.path("a.jsonl")).unwrap();
     std::fs::write(place.path("cut.jsonl"), &text[..text.len() - 7]).unwrap();
-    place.ok(&["report", "cut.jsonl", "-o", "cut.html"]);
+    let read = place.run(&["report", "cut.jsonl", "-o", "cut.html"]);
+    let says = String::from_utf8_lossy(&read.stderr).into_owned();
+    assert!(read.status.success() && says.contains("the last line breaks off"), "{says}");
     std::fs::write(place.path("none.jsonl"), "{}\n").unwrap();
     let refused = place.run(&["report", "none.jsonl", "-o", "none.html"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8(refused.stderr).unwrap().contains("not a recording"));
+}
+
+#[test]
+fn what_other_programs_do_to_a_recording_is_read_around_or_named() {
+    let place = Place::new();
+    place.record();
+    let text = std::fs::read_to_string(place.path("a.jsonl")).unwrap();
+    let packed = |part: &str| {
+        let mut member = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut member, part.as_bytes()).unwrap();
+        member.finish().unwrap()
+    };
+    let (first, second) = text.split_at(text.len() / 2);
+    let one = "1 request, 0 answered differently\n";
+    for (file, bytes) in [
+        ("marked.jsonl", format!("\u{feff}{text}").into_bytes()),
+        ("blank.jsonl", format!("\n \n{}", text.replace('\n', "\r\n\r\n")).into_bytes()),
+        ("unended.jsonl", text.trim_end().as_bytes().to_vec()),
+        ("split.jsonl.gz", [packed(first), packed(second)].concat()),
+        ("unended.jsonl.gz", packed(text.trim_end())),
+    ] {
+        std::fs::write(place.path(file), bytes).unwrap();
+        assert_eq!(place.ok(&["-c", "live.json", "replay", file]), one, "{file}");
+        let out = format!("{file}.html");
+        let report = place.run(&["report", file, "-o", &out]);
+        assert!(report.status.success() && report.stderr.is_empty(), "{file}: {report:?}");
+    }
+    for (file, bytes, said) in [
+        ("empty.jsonl", &b""[..], "it is empty"),
+        ("a.jsonl.zst", b"\x28\xb5\x2f\xfd....", "zstd -d"),
+        ("wide.jsonl", b"\xff\xfe{\0}\0", "UTF-16"),
+        ("begun.jsonl.gz", b"\x1f\x8b\x08\x00......", "damaged where it begins"),
+        ("har.json", b"{\"log\": {}}\n", "not a recording"),
+    ] {
+        std::fs::write(place.path(file), bytes).unwrap();
+        let refused = place.run(&["report", file, "-o", "none.html"]);
+        let says = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && says.contains(said), "{file}: {says}");
+    }
 }
 
 #[test]

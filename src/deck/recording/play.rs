@@ -365,6 +365,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut from = 0;
     memchr::memchr_iter(b'\n', text)
         .map(move |end| &text[std::mem::replace(&mut from, end + 1)..end])
+        .filter(|line| !line.trim_ascii().is_empty())
 }
 
 fn whole(line: &[u8]) -> io::Result<RecordingLine> {
