@@ -153,8 +153,8 @@ const fn rule_of(kind: FindingKind) -> Option<&'static str> {
     })
 }
 
-/// What servers say when something behind them is out of reach: the network, an address or the
-/// program there, which is not theirs to mend.
+/// What servers say when something behind them is out of reach: the network, an address, the program
+/// there, or what opens it, which is not theirs to mend.
 const UNREACHABLE: &[&str] = &[
     "econnrefused",
     "econnreset",
@@ -175,6 +175,50 @@ const UNREACHABLE: &[&str] = &[
     "max retries exceeded",
     "socket hang up",
     "all connection attempts failed",
+    "connection timed out",
+    "connect timeout",
+    "connection attempt timed out",
+    "server selection timed out",
+    "temporary failure in name",
+    "nodename nor servname",
+    "no such host",
+    "dial tcp",
+    "actively refused",
+    "econnaborted",
+    "bad gateway",
+    "service unavailable",
+    "gateway timeout",
+    "certificate verify failed",
+    "self-signed certificate",
+    "self signed certificate",
+    "unable to verify the first certificate",
+    "certificate has expired",
+    "certificate signed by unknown authority",
+    // It is reached, and refuses who asks.
+    "password authentication failed",
+    "authentication failed",
+    "access denied for user",
+    "unauthorized",
+    "status code 401",
+    "status code 403",
+    "invalid api key",
+    "invalid_api_key",
+    "invalid token",
+    "bad credentials",
+    "no credentials",
+    "missing credentials",
+    "unable to locate credentials",
+    // Nobody has said where it is.
+    "missing required database configuration",
+    "missing required configuration",
+    "missing required environment",
+    "environment variable",
+    "api key is required",
+    "api key not",
+    "api key is not",
+    "no api key",
+    "missing api key",
+    "not configured",
 ];
 
 /// Whether a list failed because of something behind the server.
