@@ -221,18 +221,45 @@ impl<I: Clone + PartialEq> ListState<I> {
             pen.put(if selected { look.glyphs.cursor } else { " " }, look.style(Role::Accent));
             paint(&mut pen, row);
             if selected {
-                pen.row_style(selection);
+                select_row(line, selection, buf);
             }
+        }
+    }
+}
+
+/// Gives a row the style of the selected one. What has a ground of its own keeps its colours: on
+/// another ground they might not be read.
+fn select_row(line: Rect, selection: Style, buf: &mut Buffer) {
+    let line = line.intersection(buf.area);
+    let Some(ground) = line.positions().next().map(|at| buf[at].bg) else { return };
+    for at in line.positions() {
+        if buf[at].bg == ground {
+            buf[at].set_style(selection);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ratatui::style::Color;
+
     use super::*;
 
     fn sync(state: &mut ListState<char>, rows: &[char], height: usize) {
         state.sync(rows, height);
+    }
+
+    #[test]
+    fn what_was_found_keeps_its_colours_on_the_selected_row() {
+        let line = Rect::new(0, 0, 4, 1);
+        let mut buf = Buffer::empty(line);
+        let found = Style::new().fg(Color::Black).bg(Color::Yellow);
+        buf.set_style(line, Style::new().fg(Color::White));
+        buf.set_style(Rect::new(1, 0, 2, 1), found);
+        select_row(line, Style::new().bg(Color::Blue), &mut buf);
+        let colours: Vec<_> = (0..4).map(|x| (buf[(x, 0)].fg, buf[(x, 0)].bg)).collect();
+        let (rest, found) = ((Color::White, Color::Blue), (Color::Black, Color::Yellow));
+        assert_eq!(colours, [rest, found, found, rest]);
     }
 
     #[test]

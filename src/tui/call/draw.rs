@@ -45,12 +45,13 @@ impl CallScreen {
         let [form, rest] = if let Some([_, _, rest]) = columns {
             [body, rest]
         } else {
-            let wanted = self.form.rows().len() as u16 + 2;
-            let most = match self.focus {
-                CallFocus::Form => body.height * 3 / 5,
-                CallFocus::Result => body.height / 4,
+            let rows = self.form.rows().len() as u16;
+            // A form that is filled in has its hints; beside a result that is read, its values.
+            let (wanted, most, least) = match self.focus {
+                CallFocus::Form => (rows + 2, body.height * 3 / 5, 3),
+                CallFocus::Result => (rows + 1, body.height / 4, 2),
             };
-            let height = wanted.min(most).max(body.height.min(3));
+            let height = wanted.min(most).max(body.height.min(least));
             Layout::vertical([Length(height), Fill(1)]).areas(body)
         };
         let axis = u16::from(rest.height >= MIN_AXIS_ROWS);
@@ -140,7 +141,7 @@ impl CallScreen {
     fn draw_form(&self, look: &Styles, area: Rect, buf: &mut Buffer) {
         let mut look = look.clone();
         if self.focus == CallFocus::Result {
-            look.accent = look.label;
+            (look.accent, look.selection) = (look.label, look.input);
         }
         form(&self.form, &look, self.subject.verb(), area, buf);
         if self.focus == CallFocus::Result {

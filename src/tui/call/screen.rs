@@ -823,13 +823,10 @@ impl Screen for CallScreen {
     fn availability(&self, action: Action) -> Availability {
         let in_result = self.focus == CallFocus::Result;
         match (action, self.run()) {
-            (Action::Subscribe, _) => {
-                when(self.uri().is_some(), "only a resource can be subscribed to")
+            (Action::Subscribe, _) => when(self.uri().is_some(), "not a resource"),
+            (Action::EditAgain, Some(_)) => {
+                when(self.subject.has_arguments(&self.form.document), "no arguments")
             }
-            (Action::EditAgain, Some(_)) => when(
-                self.subject.has_arguments(&self.form.document),
-                "there are no arguments to edit",
-            ),
             (_, Some(run)) if in_result => {
                 run.view().map_or(Ok(()), |view| view.availability(action))
             }

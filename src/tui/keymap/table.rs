@@ -236,7 +236,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&[S::ResultKeys], "b", A::NextBlock, 1),
     bind(&[S::ResultKeys], "w", A::Wrap, 2),
     bind(&[S::ResultKeys], "m", A::Markdown, 3),
-    bind(&[S::ResultKeys], "x", A::Hex, 4),
+    bind(&[S::ResultKeys], "h", A::Hex, 4),
     bind(&[S::ResultKeys], "v", A::SideBySide, 5),
     bind(&[S::ResultKeys], "p", A::CopyPath, 6),
     bind(&[S::ResultKeys], "y", A::CopyAll, 7),

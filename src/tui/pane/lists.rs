@@ -92,8 +92,7 @@ fn tool_detail(entry: &CatalogEntry, server: &ServerView, model: &Model, doc: &m
     head(entry, tool.title.as_ref(), doc);
     let size = tool.raw.to_string().len();
     let name = Model::name(&entry.server);
-    let cost = ink!("{}   about {} tokens ({})", name, size.div_ceil(4), Bytes(size as u64));
-    doc.text(0, &cost, Role::Muted);
+    doc.text(0, &ink!("{}   about {} tokens", name, size.div_ceil(4)), Role::Muted);
     hints(tool, doc);
     if let Some(uri) = tool.app() {
         let only: &'static str =

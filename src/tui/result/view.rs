@@ -235,17 +235,15 @@ impl ResultView {
         let in_content = self.tab == ResultTab::Content;
         let block = self.blocks.get(self.block).filter(|_| in_content);
         match action {
-            Action::NextBlock => when(self.blocks.len() > 1, "there is no other block"),
-            Action::Markdown => when(in_content, "only content is drawn as Markdown"),
+            Action::NextBlock => when(self.blocks.len() > 1, "no other block"),
+            Action::Markdown => when(in_content, "not the content"),
             Action::Hex => {
                 let is_binary = block.is_some_and(|block| block.binary().is_some());
-                when(is_binary, "only binary content has bytes to show; {next-block} chooses")
+                when(is_binary, "not binary")
             }
-            Action::Wrap => when(self.tree().is_none(), "a tree has no lines to wrap"),
-            Action::SideBySide => {
-                when(self.tab == ResultTab::Compare, "only a comparison has two sides")
-            }
-            Action::CopyPath => when(self.tree().is_some(), "only values of a tree have a path"),
+            Action::Wrap => when(self.tree().is_none(), "a tree does not wrap"),
+            Action::SideBySide => when(self.tab == ResultTab::Compare, "not a comparison"),
+            Action::CopyPath => when(self.tree().is_some(), "not a tree"),
             _ => Ok(()),
         }
     }

@@ -468,10 +468,10 @@ fn few_letters_mean_something_in_a_result_and_one_shows_the_others() {
     }
     // What has no effect says why, and does nothing.
     let screen = draw(&mut app, 120, 40);
-    assert!(screen.contains("(only values of a tree have a path)"), "{screen}");
+    assert!(screen.contains("(not a tree)"), "{screen}");
     types(&mut app, "p");
     let screen = draw(&mut app, 120, 40);
-    assert!(screen.contains("copy path: only values of a tree have a path"), "{screen}");
+    assert!(screen.contains("copy path: not a tree"), "{screen}");
     // The others are done where they were asked for.
     types(&mut app, " e");
     let screen = draw(&mut app, 120, 40);
