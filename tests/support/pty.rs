@@ -4,7 +4,7 @@
 //!
 //! ```ignore
 //! let mut deck = Launch::file(Size::WIDE, r#"{"servers": {}}"#).env("NO_COLOR", "1").start();
-//! deck.wait("start order");     // for text, with a deadline; never for time
+//! deck.wait("recent output");   // for text, with a deadline; never for time
 //! deck.keys("2/airp\r");
 //! deck.quit();                  // `q`, exit code 0, terminal as it was before
 //! ```

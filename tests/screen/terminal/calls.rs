@@ -57,8 +57,10 @@ fn open(deck: &mut Deck, tool: &str) {
         until("the next row", || deck.screen() != screen);
     }
     deck.keys(ENTER);
-    let head = format!("\n {tool}   ");
-    deck.wait_until(&format!("the form of {tool}"), |screen| screen.contains(&head));
+    let head = format!(" {tool}   ");
+    deck.wait_until(&format!("the form of {tool}"), |screen| {
+        screen.contains(" f5 call") && screen.contains(&head)
+    });
 }
 
 /// Types as a person does who looks up between words and commands: on a busy machine keys arrive

@@ -156,7 +156,9 @@ fn a_link_opens_among_the_resources_and_what_changes_is_read_again_while_subscri
     deck.keys(ENTER);
     deck.wait("reading 1");
     // Subscribed: from the server to have changed is read again, in its place.
-    deck.keys("S");
+    deck.keys(" ");
+    deck.wait("Subscribe to the resource");
+    deck.keys("u");
     deck.wait("subscribed");
     deck.wait("reading 2");
     deck.wait("updated at");

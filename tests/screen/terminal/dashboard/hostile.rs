@@ -121,7 +121,7 @@ fn sixteen_colours_are_enough_where_the_terminal_has_no_more() {
     let mut deck = launch.arg("--theme").arg("gruvbox").start();
     deck.wait("4 ready");
     deck.keys("2451v1");
-    deck.wait("start order");
+    deck.wait("recent output");
     let raw = deck.raw();
     for more in ["38;5;", "48;5;", "38;2;", "48;2;", "58;"] {
         assert!(!raw.contains(more), "{more} needs more than sixteen colours");
