@@ -601,11 +601,9 @@ impl Deck {
     }
 }
 
-/// Whether the panes are shown: with the list of servers at their left where there is room for it.
-/// (The footer says so too, when what was done last does not stand there.)
+/// Whether the panes have the keys: a call or an answer, which may be beside a list, has others.
 pub fn at_panes(screen: &str) -> bool {
-    let rule = screen.lines().nth(2).unwrap_or_default();
-    rule.contains('┬') || screen.contains("q quit")
+    screen.contains("q quit")
 }
 
 /// The control sequences of a text that the program itself never writes.

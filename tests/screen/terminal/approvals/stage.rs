@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 pub use crate::pty::until;
-use crate::pty::{self, Deck, Launch, Size};
+use crate::pty::{Deck, Launch, Size};
 
 /// F5: makes the call.
 pub const CALL: &str = "\x1b[15~";
@@ -156,7 +156,7 @@ pub fn open_call(deck: &mut Deck, tool: &str) {
     });
     // The first ends the typing, the second opens what is marked.
     deck.keys("\r\r");
-    deck.wait_until("the form", |screen| !pty::at_panes(screen));
+    deck.wait("f5 call");
 }
 
 /// Types as slowly as a person: keys that a busy machine reads together would be a paste.

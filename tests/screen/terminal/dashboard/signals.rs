@@ -37,7 +37,7 @@ fn ctrl_z_gives_the_terminal_back_and_fg_draws_everything_again() {
         deck.keys("2");
         deck.wait("find_airport");
         deck.keys("1");
-        deck.wait("start order");
+        deck.wait("recent output");
     }
     deck.keys("q");
     until("the job has ended", || !is_alive(job));
