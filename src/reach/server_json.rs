@@ -800,7 +800,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_entries_are_refused_with_the_field() {
+    fn names_and_versions_that_are_none_are_refused() {
         for (name, version) in [
             ("io.example/../../etc", "1"),
             ("noslash", "1"),
@@ -823,6 +823,10 @@ mod tests {
         ] {
             assert!(parse(&wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn hostile_packages_are_refused_with_the_field() {
         let npm = |identifier: &str, version: &str| json!({"registryType": "npm", "identifier": identifier, "version": version});
         for (package, words) in [
             (npm("x --registry=http://evil", "1.0.0"), "identifier"),
@@ -870,26 +874,6 @@ mod tests {
             ),
             (
                 json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
-                "environmentVariables": [{"name": "npm_config_registry", "value": "https://e.example"}]}),
-                "`npm_config_registry` would change where",
-            ),
-            (
-                json!({"registryType": "pypi", "identifier": "x", "version": "1.0",
-                "environmentVariables": [{"name": "UV_DEFAULT_INDEX", "default": "https://e.example"}]}),
-                "`UV_DEFAULT_INDEX` would change where",
-            ),
-            (
-                json!({"registryType": "oci", "identifier": "x:1",
-                "environmentVariables": [{"name": "DOCKER_HOST", "value": "tcp://e.example"}]}),
-                "`DOCKER_HOST` would change where",
-            ),
-            (
-                json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
-                "environmentVariables": [{"name": "Path", "value": "{p}", "variables": {"p": {}}}]}),
-                "`Path` would change where",
-            ),
-            (
-                json!({"registryType": "npm", "identifier": "x", "version": "1.0.0",
                 "environmentVariables": [{"name": "A=B", "value": "x"}]}),
                 "environmentVariables",
             ),
@@ -911,6 +895,15 @@ mod tests {
             let why = refusal(package.clone());
             assert!(why.contains(words), "{package}: {why}");
         }
+        let many: Vec<Value> = (0..100).map(|n| json!({"name": format!("V{n}")})).collect();
+        let why = refusal(
+            json!({"registryType": "npm", "identifier": "x", "version": "1.0.0", "environmentVariables": many}),
+        );
+        assert!(why.contains("more than"), "{why}");
+    }
+
+    #[test]
+    fn addresses_of_nobody_s_server_are_refused() {
         for (url, words) in [
             ("javascript:alert(1)", "https"),
             ("file:///etc/passwd", "https"),
@@ -929,10 +922,33 @@ mod tests {
             .expect("read");
             assert!(server.refused[0].contains(words), "{url}: {:?}", server.refused);
         }
-        let many: Vec<Value> = (0..100).map(|n| json!({"name": format!("V{n}")})).collect();
-        let why = refusal(
-            json!({"registryType": "npm", "identifier": "x", "version": "1.0.0", "environmentVariables": many}),
-        );
-        assert!(why.contains("more than"), "{why}");
+    }
+
+    #[test]
+    fn variables_that_bring_another_package_are_refused() {
+        for (kind, name) in [
+            ("npm", "npm_config_registry"),
+            ("npm", "NODE_TLS_REJECT_UNAUTHORIZED"),
+            ("pypi", "UV_DEFAULT_INDEX"),
+            ("pypi", "PythonPath"),
+            ("nuget", "NUGET_PACKAGES"),
+            ("oci", "DOCKER_HOST"),
+            ("oci", "Path"),
+        ] {
+            let identifier = if kind == "oci" { "x:1" } else { "x" };
+            let own = json!({"registryType": kind, "identifier": identifier, "version": "1.0.0"});
+            for set in [
+                json!({"value": "https://e.example"}),
+                json!({"default": "https://e.example"}),
+                json!({"value": "{p}", "variables": {"p": {}}}),
+            ] {
+                let mut package = own.clone();
+                let mut variable = set.clone();
+                variable["name"] = json!(name);
+                package["environmentVariables"] = json!([variable]);
+                let why = refusal(package);
+                assert!(why.contains(&format!("`{name}` would change where")), "{kind}: {why}");
+            }
+        }
     }
 }
