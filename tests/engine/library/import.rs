@@ -182,7 +182,7 @@ fn what_has_no_counterpart_is_named_and_no_value_is() {
         (ImportHost::VsCode, "gallery"),
         (ImportHost::Cline, "autoApprove"),
         (ImportHost::GeminiCli, "trust"),
-        (ImportHost::Zed, "`extension` names neither"),
+        (ImportHost::Zed, "`extension` is a part of Zed"),
         (ImportHost::Codex, "forwarded variables"),
         (ImportHost::Opencode, "oauth"),
         (ImportHost::Goose, "`developer` is a part of Goose"),
