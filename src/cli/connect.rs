@@ -347,6 +347,7 @@ fn connect_one(
         output::complain(&format!("{name}: {} has all of it already", spelled(file)));
         return Ok(());
     }
+    replaces(client, known.find(file).map_err(refused)?.as_ref(), args);
     if !args.choice.consents(client, change)? {
         return Ok(());
     }
@@ -383,6 +384,20 @@ fn connect_one(
     ));
     hints(args, &kind, client, env);
     Ok(())
+}
+
+/// Says that a connection under another name goes: a client has one.
+fn replaces(client: &ClientTarget, former: Option<&ConnectionRecord>, args: &ConnectArgs) {
+    let is_deck =
+        |record: &&ConnectionRecord| !matches!(record.kind, ConnectionKind::Direct { .. });
+    let entry = former.filter(is_deck).and_then(|record| record.entries.first());
+    if let Some(entry) = entry.filter(|entry| entry.name != args.choice.name) {
+        let (client, entry) = (client.host.name(), SafeText::line(&entry.name));
+        output::complain(&format!(
+            "{client}: `{entry}` goes, since a client is connected once; one deck serves several \
+             configurations: -c FILE -c FILE"
+        ));
+    }
 }
 
 /// What the user may want to do next.

@@ -315,6 +315,8 @@ impl Door {
         environment.sources = ::deck::secret_sources(&environment);
         let state = environment.state_dir.clone();
         let none = "there is no folder for the token: name a file with --token-file";
+        // Who names the file knows where the token is.
+        let is_named = token_file.is_some();
         let token_file = match token_file {
             Some(file) => file.to_owned(),
             None => gateway::token_file(state.as_deref().ok_or(none)?),
@@ -324,7 +326,7 @@ impl Door {
             format!("cannot listen on {listen}: {error}; choose another address")
         })?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
-        if fresh.is_some() {
+        if fresh.is_some() && !is_named {
             let file = SafeText::line(&token_file.display().to_string());
             output::complain(&format!("made a new token, which you alone can read in {file}"));
         }

@@ -227,7 +227,9 @@ fn play(service: &Service, interpreter: &str, script: &Path) {
         .env("MCPDECK_STATE_DIR", service.folder.join("own-state"))
         .output()
         .unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{told}");
+    assert!(!told.contains("token"), "what the program does is not told on its stderr: {told}");
     assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), "done");
 }
 

@@ -95,6 +95,8 @@ fn every_client_reaches_the_servers_and_gets_its_file_back_to_the_byte() {
     // Once more changes nothing.
     let again = run(&bench, &["connect", "cursor", "--yes"]);
     assert!(again.stderr.contains("has all of it already"), "{again:?}");
+    let renamed = run(&bench, &["connect", "cursor", "--name", "other", "--dry-run"]);
+    assert!(renamed.stderr.contains("`mcpdeck` goes"), "{renamed:?}");
     let check = run(&bench, &["sync", "--check"]);
     assert_eq!(check.code, Some(0), "{check:?}");
     let back = run(&bench, &["disconnect", "--all", "-y"]);
