@@ -18,10 +18,11 @@ use crate::context::{self, PromptFit};
 use crate::event::{ChatEvent, DoneReason, StatusKind, word};
 use crate::llm::{
     ChatMessage, Delta, LanguageModel, LlmError, LlmErrorKind, ModelPrompt, ModelReply, OnDelta,
-    Stop, TokenUsage, ToolCall, call_id,
+    Stop, TokenUsage, ToolCall, ToolSpec, WithFiles, call_id,
 };
 use crate::media::{self, ResultMedia, ToolMedia};
 use crate::prompt::{Cost, SystemPrompt, inner, marked};
+use crate::whole::{READ_RESULT, WholeResults};
 use base::ServerName;
 use base::human::{self, Bytes};
 use base::text::SafeText;
@@ -65,6 +66,8 @@ impl Default for TurnLimits {
     }
 }
 
+/// How often in a turn the conversation is made to fit what a refusal tells.
+const MAX_NARROWED_COUNT: u32 = 4;
 /// Maximum size of a call's result, in bytes; longer ones are shortened.
 const MAX_RESULT_BYTES: usize = 200_000;
 /// Least time between two reports of the progress of one call, but for the last one.
@@ -82,7 +85,7 @@ pub struct Conversation {
     pub messages: Vec<ChatMessage>,
     /// Number of turns begun.
     pub turns: u64,
-    /// The model that answered last.
+    /// The model that answered last, by its [`LanguageModel::identity`].
     #[serde(default)]
     pub model: String,
     /// The name that the user gave it.
@@ -94,6 +97,12 @@ pub struct Conversation {
     /// Pictures that go with the next message of the user.
     #[serde(skip)]
     pub attached: Vec<ToolMedia>,
+    /// What the user wrote of it, where files go with it.
+    #[serde(skip)]
+    pub written: Option<Box<WithFiles>>,
+    /// Results of which the model may have been sent less.
+    #[serde(skip)]
+    pub whole: WholeResults,
 }
 
 impl Conversation {
@@ -113,16 +122,18 @@ impl Conversation {
             return name.clone();
         }
         let first = self.messages.iter().find_map(|message| match message {
-            ChatMessage::User { text, .. } => Some(text.as_str()),
+            ChatMessage::User { attached: Some(files), .. } => Some(files.shown()),
+            ChatMessage::User { text, .. } => Some(text.clone()),
             _ => None,
         });
-        SafeText::cut(first.unwrap_or_default(), 80).to_string()
+        SafeText::cut(&first.unwrap_or_default(), 80).to_string()
     }
 
     /// Prepares it for a model: removes signed content of another model, and what this one does not
     /// take.
     fn answered_by(&mut self, model: &dyn LanguageModel) {
-        if self.model == model.name() {
+        let identity = model.identity();
+        if self.model == identity {
             return;
         }
         for message in &mut self.messages {
@@ -134,19 +145,16 @@ impl Conversation {
                 reply.calls.iter_mut().for_each(|call| (call.signature, call.extra) = (None, None));
             }
         }
-        model.name().clone_into(&mut self.model);
+        self.model = identity;
     }
 
-    /// Truncates the conversation before message `at` of the user, counted from 0, and returns the
-    /// text of that message.
-    pub fn rewind(&mut self, at: usize) -> Option<String> {
+    /// Truncates the conversation before message `at` of the user, counted from 0, and returns that
+    /// message.
+    pub fn rewind(&mut self, at: usize) -> Option<ChatMessage> {
         let asked =
             |(_, message): &(usize, &ChatMessage)| matches!(message, ChatMessage::User { .. });
         let (first, _) = self.messages.iter().enumerate().filter(asked).nth(at)?;
-        match self.messages.drain(first..).next() {
-            Some(ChatMessage::User { text, .. }) => Some(text),
-            _ => None,
-        }
+        self.messages.drain(first..).next()
     }
 }
 
@@ -251,19 +259,20 @@ impl Agent {
         text: &str,
         cancel: &CancellationToken,
     ) -> ChatMessage {
-        let attached = std::mem::take(&mut talk.attached);
-        if attached.is_empty() {
-            return ChatMessage::user(text);
+        let media = std::mem::take(&mut talk.attached);
+        let (attached, mut text) = (talk.written.take(), text.to_owned());
+        if media.is_empty() {
+            return ChatMessage::User { text, attached, media };
         }
-        let (model, mut text) = (self.model(), text.to_owned());
+        let model = self.model();
         // What it takes is known after that.
         let _ = cancel.run_until_cancelled(model.prepare()).await;
         let mut all = ResultMedia::default();
-        for one in attached {
+        for one in media {
             let said = all.take(Some(&one.mime), &one.data, |mime| model.takes(mime));
             let _ = write!(text, "\n{said}");
         }
-        ChatMessage::User { text, media: all.media }
+        ChatMessage::User { text, attached, media: all.media }
     }
 
     /// Answers one message of the user. The last event is [`ChatEvent::Done`].
@@ -296,10 +305,13 @@ impl Agent {
             dollars: BTreeMap::new(),
             same: HashMap::new(),
             failures: HashMap::new(),
+            whole: Mutex::new(std::mem::take(&mut talk.whole)),
+            narrowed: 0,
         };
         let reason = match turn.run(talk).await {
             Ok(reason) => reason,
             Err(error) => {
+                turn.usage.add(error.spent);
                 tracing::warn!(target: "mcpdeck::chat", action = "model failed", "{error}");
                 on_event(ChatEvent::Error {
                     code: word(&error.kind),
@@ -313,6 +325,7 @@ impl Agent {
         if reason.is_end() {
             on_event(ChatEvent::Status { status: StatusKind::Complete, tool: None, message: None });
         }
+        talk.whole = std::mem::take(&mut turn.whole.lock());
         let cost = model.price().map(|price| price.cost(turn.usage));
         talk.spent += cost.unwrap_or_default();
         let unknown_tools = self.unknown.lock().get(model.name()).cloned().unwrap_or_default();
@@ -353,6 +366,10 @@ struct AgentTurn<'a> {
     same: HashMap<String, (String, u32)>,
     /// Failures in a row, by tool.
     failures: HashMap<String, u32>,
+    /// The whole results of the conversation.
+    whole: Mutex<WholeResults>,
+    /// How often the provider said that what was sent does not fit.
+    narrowed: u32,
 }
 
 impl AgentTurn<'_> {
@@ -378,15 +395,19 @@ impl AgentTurn<'_> {
             let Some(system) = self.cancel.run_until_cancelled(system).await else {
                 return Ok(DoneReason::Aborted);
             };
-            let tools = catalog.tools.iter().map(ChatTool::spec).collect();
-            let mut prompt = ModelPrompt { system: system.text, messages: Vec::new(), tools };
             self.costs = system.costs;
+            let is_offered = self.whole.lock().is_offered();
+            let mut prompt = self.prompt(system.text, &catalog);
             if self.rounds == 1 {
                 let status = StatusKind::Processing;
                 (self.on_event)(ChatEvent::Status { status, tool: None, message: None });
             }
             if !self.fit(talk, &prompt).await? {
                 return Ok(DoneReason::Aborted);
+            }
+            if self.whole.lock().is_offered() != is_offered {
+                // A result was shortened for the first time.
+                prompt = self.prompt(prompt.system, &catalog);
             }
             prompt.messages.clone_from(&talk.messages);
             let asked = self.ask(talk, &prompt).await;
@@ -395,10 +416,14 @@ impl AgentTurn<'_> {
                 Ok(None) => return Ok(DoneReason::Aborted),
                 // The provider named a size that is less than what was known.
                 Err(error)
-                    if error.kind == LlmErrorKind::TooLong && self.model.context() < limit =>
+                    if error.kind == LlmErrorKind::TooLong
+                        && self.model.context() < limit
+                        && self.narrowed < MAX_NARROWED_COUNT =>
                 {
+                    self.narrowed += 1;
                     let why = format!("the model takes {} tokens", self.model.context());
                     (self.on_event)(ChatEvent::status(StatusKind::Retrying, why));
+                    self.usage.add(error.spent);
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -417,6 +442,8 @@ impl AgentTurn<'_> {
                     Stop::Length => DoneReason::Length,
                     Stop::Filtered => DoneReason::Filtered,
                     Stop::Refused => DoneReason::Refused,
+                    Stop::NoCall => DoneReason::NoCall,
+                    Stop::Halted => DoneReason::Halted,
                 };
                 if let Some(why) = reason.shortcoming() {
                     (self.on_event)(ChatEvent::status(StatusKind::Stopped, why));
@@ -427,6 +454,19 @@ impl AgentTurn<'_> {
                 return Ok(self.stop(talk, reason));
             }
         }
+    }
+
+    /// The prompt without its messages: the tools of the servers, and the chat's own once a result was
+    /// shortened.
+    fn prompt(&self, mut system: String, catalog: &ToolCatalog) -> ModelPrompt {
+        let mut tools: Vec<ToolSpec> = catalog.tools.iter().map(ChatTool::spec).collect();
+        if let Some(own) = self.whole.lock().tool() {
+            if self.model.is_fenced() {
+                let _ = write!(system, "\n- {}: {}\n  {}\n", own.name, own.description, own.schema);
+            }
+            tools.push(own);
+        }
+        ModelPrompt { system, messages: Vec::new(), tools }
     }
 
     /// Takes the cost of each server: per prompt, and of its calls in this turn.
@@ -514,12 +554,12 @@ impl AgentTurn<'_> {
     ) -> Result<bool, LlmError> {
         let limit = self.model.context();
         let fixed = context::of_prompt(prompt);
-        let mut fit = context::fit(&mut talk.messages, fixed, limit);
+        let mut fit = self.shortened(talk, fixed, limit);
         if let PromptFit::Summarise(until) = fit {
             if !self.summarise(talk, until, limit).await? {
                 return Ok(false);
             }
-            fit = context::fit(&mut talk.messages, fixed, limit);
+            fit = self.shortened(talk, fixed, limit);
         }
         match fit {
             PromptFit::Fits(0) => Ok(true),
@@ -544,9 +584,20 @@ impl AgentTurn<'_> {
                     message: SafeText::line(&message),
                     tokens: fixed + context::of_messages(&talk.messages),
                     attempts: 0,
+                    spent: TokenUsage::default(),
                 })
             }
         }
+    }
+
+    /// Shortens results until the conversation fits; those that are kept whole can be read on.
+    fn shortened(&self, talk: &mut Conversation, fixed: u64, limit: u64) -> PromptFit {
+        let mut whole = self.whole.lock();
+        let fit = context::fit(&mut talk.messages, fixed, limit, |id| whole.has(id));
+        if matches!(fit, PromptFit::Fits(1..)) {
+            whole.offer();
+        }
+        fit
     }
 
     /// Replaces everything before message `until` by a summary; false when the user aborts.
@@ -716,7 +767,14 @@ impl AgentTurn<'_> {
             Err(text) => (true, text, ResultMedia::default()),
         };
         let mut text = SafeText::block(&text).to_string();
-        context::shorten(&mut text, MAX_RESULT_BYTES);
+        if call.name != READ_RESULT {
+            let mut whole = self.whole.lock();
+            whole.add(&call.id, &text);
+            if text.len() > MAX_RESULT_BYTES {
+                whole.offer();
+            }
+        }
+        context::shorten_result(&mut text, MAX_RESULT_BYTES, Some(&call.id));
         (self.on_event)(ChatEvent::ToolResult {
             id: call.id.clone(),
             name: call.name.clone(),
@@ -747,6 +805,10 @@ impl AgentTurn<'_> {
             tool: found.map(|entry| entry.tool.name.to_string()),
             arguments: call.arguments.clone(),
         });
+        if call.name == READ_RESULT && found.is_none() && call.problem.is_none() {
+            let read = self.whole.lock().part(&call.arguments);
+            return (read.map(|text| (text, ResultMedia::default())), [none; 2], None);
+        }
         let status = |status, message: Option<String>| ChatEvent::Status {
             status,
             tool: Some(call.name.clone()),

@@ -3,14 +3,13 @@
 use crate::llm::{ChatMessage, ModelPrompt, ModelReply};
 use crate::media::ToolMedia;
 use crate::sizes::schema_bytes;
+use crate::whole::{MIN_SHORTENED_BYTES, READ_RESULT};
 use base::text::cut;
 
 /// Share of the context that a prompt may use, in percent; the rest is for the answer.
 const MAX_PROMPT_PERCENT: u64 = 80;
-/// Results of up to this size are not shortened, in bytes.
-const MIN_SHORTENED_BYTES: usize = 600;
-/// Bytes of the note that says what was cut.
-const CUT_NOTE_BYTES: usize = 80;
+/// Bytes of the note that says what was cut, and how it is read.
+const CUT_NOTE_BYTES: usize = 220;
 const LEFT_OUT: &str = " bytes left out to fit the context";
 
 /// Estimates the tokens of a text: about four bytes of English or JSON per token.
@@ -31,7 +30,7 @@ pub fn of_reply(reply: &ModelReply) -> u64 {
 
 fn of_message(message: &ChatMessage) -> u64 {
     4 + match message {
-        ChatMessage::User { text, media } | ChatMessage::Tool { text, media, .. } => {
+        ChatMessage::User { text, media, .. } | ChatMessage::Tool { text, media, .. } => {
             of_text(text) + media.iter().map(ToolMedia::tokens).sum::<u64>()
         }
         ChatMessage::Assistant(reply) => {
@@ -71,8 +70,14 @@ pub enum PromptFit {
 
 /// Makes the messages fit next to `fixed` tokens of system prompt and tools. The oldest results that
 /// the model has read are shortened first, then all that it has not read, the longest first, so that
-/// they share the room. No message is removed.
-pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
+/// they share the room. No message is removed. `is_whole` tells the calls whose whole results can be
+/// read.
+pub fn fit(
+    messages: &mut [ChatMessage],
+    fixed: u64,
+    limit: u64,
+    is_whole: impl Fn(&str) -> bool,
+) -> PromptFit {
     let room = limit.saturating_mul(MAX_PROMPT_PERCENT) / 100;
     let Some(room) = room.checked_sub(fixed) else { return PromptFit::Cannot };
     let is_reply = |message: &ChatMessage| matches!(message, ChatMessage::Assistant(_));
@@ -91,13 +96,14 @@ pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
             shortened += 1;
         }
         let over = of_messages(messages).saturating_sub(room);
-        if let ChatMessage::Tool { text, .. } = &mut messages[at]
+        if let ChatMessage::Tool { id, text, .. } = &mut messages[at]
             && over > 0
             && text.len() > MIN_SHORTENED_BYTES
         {
             // With room for the note of what was cut.
             let keep = text.len().saturating_sub(over as usize * 4 + CUT_NOTE_BYTES);
-            shorten(text, keep.max(MIN_SHORTENED_BYTES - CUT_NOTE_BYTES));
+            let keep = keep.max(MIN_SHORTENED_BYTES - CUT_NOTE_BYTES);
+            shorten_result(text, keep, Some(id.as_str()).filter(|id| is_whole(id)));
             shortened += 1;
         }
     }
@@ -111,10 +117,11 @@ pub fn fit(messages: &mut [ChatMessage], fixed: u64, limit: u64) -> PromptFit {
     });
     let most = shared(sizes.collect(), over as usize * 4);
     for message in &mut messages[unread..] {
-        if let ChatMessage::Tool { text, .. } = message
+        if let ChatMessage::Tool { id, text, .. } = message
             && text.len() > most.max(MIN_SHORTENED_BYTES)
         {
-            shorten(text, most.max(MIN_SHORTENED_BYTES) - CUT_NOTE_BYTES);
+            let keep = most.max(MIN_SHORTENED_BYTES) - CUT_NOTE_BYTES;
+            shorten_result(text, keep, Some(id.as_str()).filter(|id| is_whole(id)));
             shortened += 1;
         }
     }
@@ -147,6 +154,11 @@ fn shared(mut sizes: Vec<usize>, over: usize) -> usize {
 
 /// Keeps the beginning and end of a text, and states how many bytes were left out and what to do.
 pub fn shorten(text: &mut String, keep: usize) {
+    shorten_result(text, keep, None);
+}
+
+/// The same for the result of a call, which can be read on when it is kept.
+pub(crate) fn shorten_result(text: &mut String, keep: usize, call: Option<&str>) {
     if text.len() <= keep {
         return;
     }
@@ -158,7 +170,14 @@ pub fn shorten(text: &mut String, keep: usize) {
     let counts = middle.split("\n[").filter_map(|part| Some(part.split_once(LEFT_OUT)?.0));
     let before: usize = counts.filter_map(|count| count.parse::<usize>().ok()).sum();
     let left_out = (tail - head.len()).saturating_add(before);
-    *text = format!("{head}\n[{left_out}{LEFT_OUT}: ask for less at once]\n{}", &text[tail..]);
+    // What is left of the beginning is always that of the whole text, behind its mark.
+    let from = head.len()
+        - head.find(">\n").filter(|_| head.starts_with("<result-")).map_or(0, |at| at + 2);
+    let more =
+        call.map(|id| format!(", or call {READ_RESULT} {{\"id\": \"{id}\", \"from\": {from}}}"));
+    let more = more.unwrap_or_default();
+    *text =
+        format!("{head}\n[{left_out}{LEFT_OUT}: ask for less at once{more}]\n{}", &text[tail..]);
 }
 
 #[cfg(test)]
@@ -184,7 +203,7 @@ mod tests {
         let read = || ChatMessage::Assistant(ModelReply::default());
         let mut messages =
             vec![user("a"), result(2_000), result(40_000), result(1_000), read(), result(9_000)];
-        assert_eq!(fit(&mut messages, 100, 5_000), PromptFit::Fits(2));
+        assert_eq!(fit(&mut messages, 100, 5_000, |_| false), PromptFit::Fits(2));
         let sizes: Vec<usize> = messages.iter().map(size).collect();
         assert!(
             sizes[1] <= MIN_SHORTENED_BYTES && sizes[2] < 6_000 && sizes[3] == 1_000,
@@ -197,13 +216,13 @@ mod tests {
         let mut messages = vec![user("go")];
         for round in 0..5 {
             messages.extend([read(), result(150_000)]);
-            assert!(matches!(fit(&mut messages, 1_000, 100_000), PromptFit::Fits(_)));
+            assert!(matches!(fit(&mut messages, 1_000, 100_000, |_| false), PromptFit::Fits(_)));
             let last = size(messages.last().unwrap());
             assert_eq!(last, 150_000, "round {round}");
         }
         // Those of one answer share what there is.
         let mut messages = vec![user("go"), read(), result(150_000), result(90_000), result(500)];
-        assert_eq!(fit(&mut messages, 0, 10_000), PromptFit::Fits(2));
+        assert_eq!(fit(&mut messages, 0, 10_000, |_| false), PromptFit::Fits(2));
         let sizes: Vec<usize> = messages[2..].iter().map(size).collect();
         assert!(sizes[0].abs_diff(sizes[1]) < 10 && sizes[0] > 15_000, "{sizes:?}");
         assert_eq!(sizes[2], 500);
@@ -223,11 +242,11 @@ mod tests {
     fn what_no_shortening_helps_is_summarised_or_refused() {
         let long = "word ".repeat(4_000);
         let mut messages = vec![user(&long), user("and now?")];
-        assert_eq!(fit(&mut messages, 100, 3_000), PromptFit::Summarise(1));
-        assert_eq!(fit(&mut [user(&long)], 100, 3_000), PromptFit::Cannot);
-        assert_eq!(fit(&mut [user("a")], 5_000, 3_000), PromptFit::Cannot);
-        assert_eq!(fit(&mut [user("a")], 100, 3_000), PromptFit::Fits(0));
-        assert_eq!(fit(&mut [user("a")], 100, u64::MAX / 2), PromptFit::Fits(0));
+        assert_eq!(fit(&mut messages, 100, 3_000, |_| false), PromptFit::Summarise(1));
+        assert_eq!(fit(&mut [user(&long)], 100, 3_000, |_| false), PromptFit::Cannot);
+        assert_eq!(fit(&mut [user("a")], 5_000, 3_000, |_| false), PromptFit::Cannot);
+        assert_eq!(fit(&mut [user("a")], 100, 3_000, |_| false), PromptFit::Fits(0));
+        assert_eq!(fit(&mut [user("a")], 100, u64::MAX / 2, |_| false), PromptFit::Fits(0));
     }
 
     #[test]

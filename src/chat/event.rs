@@ -167,6 +167,10 @@ pub enum DoneReason {
     Refused,
     /// The answer holds nothing.
     Empty,
+    /// The answer announces a tool call and holds none.
+    NoCall,
+    /// The provider ended the answer before its end.
+    Halted,
     /// The user aborted it.
     Aborted,
     /// The turn reached its limit of model requests.
@@ -190,6 +194,8 @@ impl DoneReason {
             Self::Filtered => "the provider's content filter cut the answer off",
             Self::Refused => "the model refused to answer",
             Self::Empty => "the model gave an empty answer",
+            Self::NoCall => "the model announced a tool call and sent none",
+            Self::Halted => "the provider ended the answer before its end",
             Self::Aborted => "you stopped the answer",
             Self::Rounds => "stopped: the model was asked as often as it may be in one turn",
             Self::Loop => "stopped: the same call gave the same result again and again",
@@ -207,7 +213,12 @@ impl DoneReason {
     /// What is missing from an answer that ended by itself, if anything is.
     pub const fn shortcoming(self) -> Option<&'static str> {
         match self {
-            Self::Length | Self::Filtered | Self::Refused | Self::Empty => Some(self.in_words()),
+            Self::Length
+            | Self::Filtered
+            | Self::Refused
+            | Self::Empty
+            | Self::NoCall
+            | Self::Halted => Some(self.in_words()),
             Self::End
             | Self::Aborted
             | Self::Rounds

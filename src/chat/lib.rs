@@ -24,6 +24,7 @@ pub mod llm;
 pub mod media;
 pub mod prompt;
 pub mod provider;
+mod renewed;
 pub mod replay;
 pub mod scripted;
 pub mod session;
@@ -32,6 +33,7 @@ mod sizes;
 #[cfg(feature = "gateway")]
 pub mod socket;
 pub mod store;
+mod whole;
 
 pub use agent::{Agent, Conversation, TurnLimits};
 pub use draft::ModelDrafter;

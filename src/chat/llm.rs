@@ -40,6 +40,9 @@ pub enum ChatMessage {
     /// A message of the user.
     User {
         text: String,
+        /// What of it the user wrote, where files go with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attached: Option<Box<WithFiles>>,
         /// Pictures that were attached, for a model that takes them. They are not stored: the text
         /// names them.
         #[serde(skip)]
@@ -64,6 +67,26 @@ pub enum ChatMessage {
     },
 }
 
+/// What the user wrote, and the files that go with it: the text of the message is both.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WithFiles {
+    pub written: String,
+    pub names: Vec<String>,
+    /// How many of them are pictures.
+    #[serde(default)]
+    pub pictures: usize,
+}
+
+impl WithFiles {
+    /// The message as it is shown: with the names of its files.
+    pub fn shown(&self) -> String {
+        let names = self.names.iter().map(|name| format!("\n[{name}]"));
+        let text = names.fold(self.written.clone(), |text, name| text + &name);
+        text.trim_start().to_owned()
+    }
+}
+
 /// A model's whole answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -85,7 +108,7 @@ pub struct ModelReply {
 impl ChatMessage {
     /// A message of the user that is text alone.
     pub fn user(text: impl Into<String>) -> Self {
-        Self::User { text: text.into(), media: Vec::new() }
+        Self::User { text: text.into(), attached: None, media: Vec::new() }
     }
 
     /// Its pictures and sounds.
@@ -172,6 +195,10 @@ pub enum Stop {
     Filtered,
     /// The model refused to answer; the text, if any, says why.
     Refused,
+    /// The provider says that the model calls a tool, and sent no call.
+    NoCall,
+    /// The provider ended the answer for a reason of its own, which is not that it is whole.
+    Halted,
     /// The provider paused a long turn; it goes on when it is asked again.
     Paused,
 }
@@ -263,6 +290,11 @@ pub(crate) type PendingReply<'a> = BoxFuture<'a, Result<ModelReply, LlmError>>;
 pub trait LanguageModel: Send + Sync + 'static {
     fn name(&self) -> &str;
 
+    /// Identifies the model and where it is reached: what was signed at one place is sent to no other.
+    fn identity(&self) -> String {
+        self.name().to_owned()
+    }
+
     /// Context size in tokens: prompt and answer together.
     fn context(&self) -> u64;
 
@@ -334,6 +366,9 @@ pub struct LlmError {
     pub tokens: u64,
     /// Number of attempts.
     pub attempts: u32,
+    /// What attempts that broke off have used.
+    #[serde(skip)]
+    pub spent: TokenUsage,
 }
 
 impl fmt::Display for LlmError {

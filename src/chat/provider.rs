@@ -8,16 +8,18 @@
 
 mod anthropic;
 mod facts;
+mod fault;
 mod gemini;
 mod inline;
 mod offer;
 mod ollama;
 mod openai;
+mod responses;
 mod wire;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -26,23 +28,25 @@ use parking_lot::Mutex;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
+use url::Url;
 
 use crate::context;
 use crate::fence::{self, Fence};
 use crate::llm::{
     ChatMessage, Delta, LanguageModel, LlmError, LlmErrorKind, ModelPrice, ModelPrompt, ModelReply,
-    OnDelta, PendingReply, Stop,
+    OnDelta, PendingReply, Stop, TokenUsage,
 };
 use base::address::is_loopback;
 use base::secret::Redactor;
 use base::text::SafeText;
 use config::TlsConfig;
 use facts::{ASSUMED_CONTEXT_TOKENS, ModelFacts};
+use fault::Fault;
 use inline::InlineReasoning;
 use mcp::{ResponseLines, SseEvents, client_builder, unreachable_reason};
 use offer::ToolOffer;
-use wire::{Fault, ProviderRequest, ReplyReader, RequestPlan};
-pub use wire::{MediaKind, Provider, RemoteConfig};
+pub use wire::{MediaKind, Provider, RemoteConfig, compatible_address};
+use wire::{ProviderRequest, ReplyReader, RequestPlan};
 
 /// A model of a provider, reached over HTTP.
 #[derive(Debug)]
@@ -57,6 +61,8 @@ pub struct ProviderModel {
     window: AtomicU64,
     /// The fields that the address has refused.
     refused: Mutex<BTreeSet<&'static str>>,
+    /// Whether `OpenAI`'s Responses API is spoken, instead of Chat Completions.
+    is_responses: AtomicBool,
 }
 
 /// The events of an answer as they come.
@@ -135,9 +141,14 @@ impl ProviderModel {
             let path = path.to_owned();
             config.base_url.set_path(&path);
         }
+        let is_responses = AtomicBool::new(openai::prefers_responses(&config));
+        wire::trim_endpoint(&mut config.base_url);
         let url = &config.base_url;
         if !matches!(url.scheme(), "http" | "https") {
             return Err("the address of the model must begin with http:// or https://".to_owned());
+        }
+        if let Some(instead) = wire::signing_address(url) {
+            return Err(instead);
         }
         if url.scheme() == "http" && config.key.is_some() && !is_loopback(url) {
             let host = SafeText::line(url.host_str().unwrap_or_default());
@@ -151,7 +162,12 @@ impl ProviderModel {
         let offer = ToolOffer::new(config.tool_format());
         let (facts, window) = (Mutex::default(), AtomicU64::new(0));
         let refused = Mutex::new(openai::known_refused(&config));
-        Ok(Self { config, http, redactor, offer, facts, window, refused })
+        Ok(Self { config, http, redactor, offer, facts, window, refused, is_responses })
+    }
+
+    /// Whether the request is one of `OpenAI`'s Responses API.
+    fn speaks_responses(&self) -> bool {
+        self.config.provider == Provider::OpenAi && self.is_responses.load(Ordering::Relaxed)
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {
@@ -159,13 +175,17 @@ impl ProviderModel {
             Provider::Gemini => Box::<gemini::GeminiReader>::default(),
             Provider::Anthropic => Box::<anthropic::AnthropicReader>::default(),
             Provider::Ollama => Box::<ollama::OllamaReader>::default(),
+            Provider::OpenAi if self.speaks_responses() => {
+                Box::<responses::ResponsesReader>::default()
+            }
             Provider::OpenAi | Provider::Embedded => Box::<openai::OpenAiReader>::default(),
         }
     }
 
     fn error(&self, fault: Fault, tokens: u64, attempts: u32) -> LlmError {
         let message = SafeText::cut(&self.redactor.redact(&fault.message), 400);
-        LlmError { kind: fault.kind, model: self.config.model.clone(), message, tokens, attempts }
+        let (model, spent) = (self.config.model.clone(), fault.spent);
+        LlmError { kind: fault.kind, model, message, tokens, attempts, spent }
     }
 
     async fn send(&self, outgoing: &ProviderRequest) -> Result<Response, Fault> {
@@ -173,8 +193,17 @@ impl ProviderModel {
         self.fetch(request, &outgoing.headers).await
     }
 
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.config.base_url.as_str().trim_end_matches('/'))
+    /// The address of a path with its query; a query of the base URL goes along (Azure OpenAI API
+    /// reference, `api-version`).
+    fn url(&self, path: &str) -> Url {
+        let mut url = self.config.base_url.clone();
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let whole = format!("{}{path}", url.path().trim_end_matches('/'));
+        url.set_path(&whole);
+        let both = [url.query().unwrap_or_default(), query];
+        let both = both.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("&");
+        url.set_query((!both.is_empty()).then_some(both.as_str()));
+        url
     }
 
     /// Sends a request; its response is a success.
@@ -196,7 +225,10 @@ impl ProviderModel {
         let silent = |_| Fault::new(LlmErrorKind::Timeout, "no answer in time");
         let response = sent.await.map_err(silent)?.map_err(|error| {
             let why = unreachable_reason(&error, &self.redactor);
-            Fault::new(LlmErrorKind::Unreachable, why)
+            let mut fault = Fault::new(LlmErrorKind::Unreachable, why);
+            // Nobody listens on this machine, and waiting starts nothing.
+            fault.passes &= !(error.is_connect() && is_loopback(&self.config.base_url));
+            fault
         })?;
         if response.status().is_success() {
             return Ok(response);
@@ -207,15 +239,9 @@ impl ProviderModel {
     /// Converts an error response to a fault.
     async fn refusal(&self, response: Response) -> Fault {
         let status = response.status();
-        let header = |name: &str| response.headers().get(name)?.to_str().ok();
-        let number = |name: &str| header(name)?.parse::<f64>().ok();
-        let until = || {
-            let date = jiff::fmt::rfc2822::parse(header("retry-after")?).ok()?;
-            Some((date.timestamp().as_second() - jiff::Timestamp::now().as_second()).max(0) as f64)
-        };
-        let moved = header("location").filter(|_| status.is_redirection()).map(str::to_owned);
-        let seconds = number("retry-after-ms").map(|ms| ms / 1_000.0);
-        let seconds = seconds.or_else(|| number("retry-after")).or_else(until);
+        let headers = response.headers().clone();
+        let moved = headers.get("location").filter(|_| status.is_redirection());
+        let moved = moved.and_then(|to| to.to_str().ok()).map(str::to_owned);
         let mut bytes = Vec::new();
         let mut body = response.bytes_stream();
         while let Ok(Some(Ok(chunk))) = tokio::time::timeout(self.config.idle, body.next()).await {
@@ -228,7 +254,7 @@ impl ProviderModel {
         // Gemini wraps an error that replaces a stream in a list.
         let error = value.get("error").or_else(|| value.get(0)?.get("error"));
         let error = error.filter(|error| !error.is_null()).unwrap_or(&value);
-        let mut fault = Fault::reported(Some(status.as_u16()), error);
+        let mut fault = Fault::reported(Some(status.as_u16()), error).with_headers(&headers);
         if value.is_null() {
             // Something in between answered, in words or with a page.
             let text = String::from_utf8_lossy(&bytes);
@@ -246,10 +272,9 @@ impl ProviderModel {
             // Not followed: the key is sent to the address that was named alone.
             _ = write!(fault.message, "; it points to {moved}: is the base URL right?");
         }
-        // Anthropic says that it is overloaded with 529.
-        if fault.passes {
-            let asked = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            fault.after = asked.or(fault.after);
+        let is_bare = self.config.base_url.path() == "/";
+        if matches!(number, 404 | 405) && is_bare && self.config.provider != Provider::Ollama {
+            fault.message.push_str("; the base URL has no path, and that of most APIs ends in /v1");
         }
         fault
     }
@@ -277,8 +302,39 @@ impl ProviderModel {
         })
     }
 
-    /// Makes one attempt.
-    async fn once(&self, outgoing: &ProviderRequest, on: OnDelta<'_>) -> Result<ModelReply, Fault> {
+    /// Makes one attempt, with a prompt of about this many `tokens`.
+    async fn once(
+        &self,
+        outgoing: &ProviderRequest,
+        tokens: u64,
+        on: OnDelta<'_>,
+    ) -> Result<ModelReply, Fault> {
+        let (mut reply, mut has_begun) = (ModelReply::default(), false);
+        let read = {
+            let mut told = |delta| {
+                has_begun = true;
+                on(delta);
+            };
+            self.read_answer(outgoing, &mut reply, &mut told).await
+        };
+        let has_begun = has_begun || reply != ModelReply::default();
+        // What came of an answer is paid for, also when the rest did not come.
+        if has_begun || read.is_ok() {
+            estimate(&mut reply, tokens);
+        }
+        match read {
+            Ok(()) => Ok(reply),
+            Err(fault) => Err(Fault { spent: reply.usage, ..fault }),
+        }
+    }
+
+    /// Sends a request and reads its answer.
+    async fn read_answer(
+        &self,
+        outgoing: &ProviderRequest,
+        reply: &mut ModelReply,
+        on: OnDelta<'_>,
+    ) -> Result<(), Fault> {
         let response = self.send(outgoing).await?;
         let mut events = self.answer_stream(response)?;
         let mut reader = self.reader();
@@ -287,7 +343,6 @@ impl ProviderModel {
             inline: is_inline.then(Default::default),
             fenced: self.is_fenced().then(Default::default),
         };
-        let mut reply = ModelReply::default();
         let mut is_ended = false;
         let malformed = |message: String| Fault::new(LlmErrorKind::Malformed, message);
         loop {
@@ -313,27 +368,25 @@ impl ProviderModel {
                 // Without a stream Gemini sends its events as a list.
                 let all = data.as_array().map_or(std::slice::from_ref(&data), Vec::as_slice);
                 for data in all {
-                    let whole = Some(data).filter(|data| data["object"] == "error");
-                    let error = data.get("error").filter(|error| !error.is_null()).or(whole);
-                    if let Some(error) = error {
+                    if let Some(error) = fault::error_within(data) {
                         return Err(Fault::reported(None, error));
                     }
-                    reader.event(data, &mut reply, &mut |delta| shown.pass(delta, on));
+                    reader.event(data, reply, &mut |delta| shown.pass(delta, on));
                 }
             }
             if !is_more {
                 break;
             }
         }
-        if !reader.finish(&mut reply, is_ended) {
+        if !reader.finish(reply, is_ended) {
             return Err(Fault::new(LlmErrorKind::Cut, "the answer was cut off"));
         }
-        shown.finish(&mut reply, on);
+        shown.finish(reply, on);
         if reply.stop == Stop::Filtered && reply.text.is_empty() && reply.calls.is_empty() {
             let message = "the provider's content filter refused to answer";
             return Err(Fault::new(LlmErrorKind::Filtered, message));
         }
-        Ok(reply)
+        Ok(())
     }
 
     async fn attempts(
@@ -358,20 +411,29 @@ impl ProviderModel {
         }
         let mut outgoing = self.request(&sent);
         let most = self.config.attempts.clamp(1, Self::MAX_ATTEMPTS);
-        let mut attempt = 1;
+        let (mut attempt, mut lost) = (1, TokenUsage::default());
         loop {
-            let mut fault = match self.once(&outgoing, on).await {
+            let mut fault = match self.once(&outgoing, tokens, on).await {
                 Ok(mut reply) => {
                     if !is_fenced {
                         self.offer.restore(&mut reply);
                     }
-                    estimate(&mut reply, tokens);
+                    reply.usage.add(lost);
                     return Ok(reply);
                 }
                 Err(fault) => fault,
             };
+            lost.add(fault.spent);
+            fault.spent = lost;
             let is_refused = fault.kind == LlmErrorKind::Refused;
-            if is_refused && self.learn_limits(&outgoing.body, &fault.message) {
+            if is_refused && self.learn_api(&fault.message) {
+                outgoing = self.request(&sent);
+                continue;
+            }
+            let is_learned = is_refused && self.learn_limits(&outgoing.body, &fault.message);
+            // What an account can pay for may be less than what was asked for.
+            let is_dear = fault.status == Some(402) && self.learn_output(&fault.message);
+            if is_learned || is_dear {
                 outgoing = self.request(&sent);
                 continue;
             }
@@ -406,21 +468,14 @@ impl ProviderModel {
                     outgoing = self.request(&sent);
                     continue;
                 }
-                if let Some(context) = facts::refused_context(&fault.message) {
-                    self.facts.lock().get_or_insert_default().context = Some(context);
-                }
+                self.learn_context(&fault.message, tokens);
             }
-            let growing = self.config.backoff * 2_u32.pow(attempt - 1);
-            let after = fault.after.unwrap_or(growing.mul_f64(0.75 + fastrand::f64() / 2.0));
-            if fault.passes && after > Self::MAX_RETRY_INTERVAL {
-                let wait = after.as_secs();
-                fault.message = format!("{}; it asks to wait {wait} s", fault.message);
-                fault.passes = false;
-            }
-            fault.passes &= !fault.message.contains(LACKS_MEMORY);
+            let after = self.pause(&mut fault, attempt);
             if !fault.passes || attempt >= most {
                 if self.config.provider == Provider::Ollama {
                     self.advise(&mut fault).await;
+                } else if fault.names_model() {
+                    self.advise_model(&mut fault).await;
                 }
                 return Err(self.error(fault, tokens, attempt));
             }
@@ -433,6 +488,21 @@ impl ProviderModel {
             tokio::time::sleep(after).await;
             attempt += 1;
         }
+    }
+}
+
+impl ProviderModel {
+    /// The time before another attempt; a fault that asks for a longer one than is waited does not pass.
+    fn pause(&self, fault: &mut Fault, attempt: u32) -> Duration {
+        let growing = self.config.backoff * 2_u32.pow(attempt - 1);
+        let after = fault.after.unwrap_or(growing.mul_f64(0.75 + fastrand::f64() / 2.0));
+        if fault.passes && after > Self::MAX_RETRY_INTERVAL {
+            let wait = after.as_secs();
+            fault.message = format!("{}; it asks to wait {wait} s", fault.message);
+            fault.passes = false;
+        }
+        fault.passes &= !fault.message.contains(LACKS_MEMORY);
+        after
     }
 }
 
@@ -506,6 +576,19 @@ const LACKS_MEMORY: &str = "requires more system memory";
 
 /// What is learned of the model.
 impl ProviderModel {
+    /// Learns from a refusal which of `OpenAI`'s APIs the model is reached over; each is tried once.
+    fn learn_api(&self, refusal: &str) -> bool {
+        if self.config.provider != Provider::OpenAi {
+            return false;
+        }
+        let other = if self.speaks_responses() { "v1/chat/completions" } else { "v1/responses" };
+        if !refusal.contains(other) || !self.refused.lock().insert(other) {
+            return false;
+        }
+        self.is_responses.fetch_not(Ordering::Relaxed);
+        true
+    }
+
     /// Learns from a refusal what is not to be sent: a field that the address does not know, a longer
     /// answer than the model gives, reasoning from one that has none. Returns whether it did; each time
     /// less is sent, so this ends.
@@ -514,16 +597,42 @@ impl ProviderModel {
             self.facts.lock().get_or_insert_default().thinks = Some(false);
             return true;
         }
-        if let Some(most) = facts::refused_output(refusal) {
-            let mut facts = self.facts.lock();
-            let known = facts.get_or_insert_default().max_output.replace(most);
-            return most < known.unwrap_or(self.config.max_output);
+        if facts::refused_output(refusal).is_some() {
+            return self.learn_output(refusal);
         }
         let field = match self.config.provider {
+            Provider::OpenAi if self.speaks_responses() => responses::refused_field(sent, refusal),
             Provider::OpenAi => openai::refused_field(sent, refusal),
             Provider::Gemini | Provider::Anthropic | Provider::Ollama | Provider::Embedded => None,
         };
         field.is_some_and(|field| self.refused.lock().insert(field))
+    }
+
+    /// Learns from the refusal of a prompt of about this many `tokens` how much the model takes. Where it
+    /// names no less than what was known, the estimate was too low: of what other languages and data
+    /// need.
+    fn learn_context(&self, refusal: &str, tokens: u64) {
+        const MIN_CONTEXT_TOKENS: u64 = 1_000;
+        let lower = refusal.to_lowercase();
+        let is_it =
+            ["context", "prompt", "token", "request"].iter().any(|word| lower.contains(word));
+        let known = self.context();
+        let named = facts::refused_context(refusal).unwrap_or(known);
+        let less = known.min(tokens / 10 * 9);
+        if named < known {
+            self.facts.lock().get_or_insert_default().context = Some(named);
+        } else if is_it && less >= MIN_CONTEXT_TOKENS {
+            self.facts.lock().get_or_insert_default().context = Some(less);
+        }
+    }
+
+    /// Learns the longest answer that a refusal names; returns whether it is shorter than what was asked
+    /// for.
+    fn learn_output(&self, refusal: &str) -> bool {
+        let Some(most) = facts::refused_output(refusal) else { return false };
+        let mut facts = self.facts.lock();
+        let known = facts.get_or_insert_default().max_output.replace(most);
+        most < known.unwrap_or(self.config.max_output)
     }
 
     /// Takes half of the context that Ollama was asked for as all there is; returns whether that is
@@ -562,7 +671,12 @@ impl ProviderModel {
         match self.config.provider {
             Provider::Ollama => {
                 let request = self.http.post(self.url("/api/show")).json(&json!({"model": model}));
-                Ok(ModelFacts::shown(&self.read(request).await?))
+                let mut facts = ModelFacts::shown(&self.read(request).await?);
+                // A model that is loaded with more is not loaded again with less.
+                let running = self.read(self.http.get(self.url("/api/ps"))).await;
+                let loaded = running.ok().and_then(|list| facts::loaded_context(&list, model));
+                facts.window = facts.window.max(loaded);
+                Ok(facts)
             }
             // The user's own size needs no question.
             _ if self.config.context.is_some() => Ok(ModelFacts::default()),
@@ -657,6 +771,7 @@ impl ProviderModel {
             Provider::Gemini => gemini::request(plan, sent),
             Provider::Anthropic => anthropic::request(plan, sent),
             Provider::Ollama => ollama::request(plan, sent),
+            Provider::OpenAi if self.speaks_responses() => responses::request(plan, sent),
             Provider::OpenAi | Provider::Embedded => openai::request(plan, sent),
         }
     }
@@ -669,6 +784,20 @@ impl ProviderModel {
         }
         self.window.store(before.saturating_mul(2).min(most), Ordering::Relaxed);
         true
+    }
+
+    /// Names the models that are like one that the provider does not have.
+    async fn advise_model(&self, fault: &mut Fault) {
+        let Ok(names) = self.offered().await else { return };
+        let score = |name: &String| strsim::jaro_winkler(&self.config.model, name);
+        let mut scored: Vec<(f64, &String)> =
+            names.iter().map(|name| (score(name), name)).collect();
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let near: Vec<&str> = scored.iter().take(3).map(|(_, name)| name.as_str()).collect();
+        if !near.is_empty() {
+            let near = near.join(", ");
+            _ = write!(fault.message, "; near are {near}; --list-models prints all");
+        }
     }
 
     /// Says what to do about an error of Ollama.
@@ -711,6 +840,12 @@ impl ProviderModel {
 impl LanguageModel for ProviderModel {
     fn name(&self) -> &str {
         &self.config.model
+    }
+
+    fn identity(&self) -> String {
+        let RemoteConfig { provider, base_url, model, .. } = &self.config;
+        let (kind, place) = (provider.as_str(), base_url.authority());
+        format!("{kind} {place} {model}")
     }
 
     fn context(&self) -> u64 {

@@ -180,6 +180,17 @@ pub enum MessageRefusal {
     NoSuchMessage,
     /// The session was deleted, over another connection.
     Deleted,
+    /// The files of the message to replace are not there any more.
+    NoFiles,
+}
+
+/// What a message replaces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replaced {
+    /// A message of the user, from 0, and everything after it.
+    pub(crate) at: Option<usize>,
+    /// Whether its files go with the new one.
+    pub(crate) keeps_files: bool,
 }
 
 impl ChatSession {
@@ -195,7 +206,21 @@ impl ChatSession {
         at: Option<usize>,
         cancel: CancellationToken,
     ) -> Result<(), MessageRefusal> {
-        let UserInput { text, media } = input.into();
+        self.begin_with(shown.to_owned(), input.into(), Replaced { at, keeps_files: false }, cancel)
+    }
+
+    /// Begins a turn with a message that may take the files of the one that it replaces.
+    ///
+    /// # Errors
+    /// Also when those files are not there any more.
+    pub(crate) fn begin_with(
+        self: &Arc<Self>,
+        mut shown: String,
+        mut input: UserInput,
+        replaced: Replaced,
+        cancel: CancellationToken,
+    ) -> Result<(), MessageRefusal> {
+        let Replaced { at, keeps_files } = replaced;
         if self.is_deleted.load(Ordering::Relaxed) {
             return Err(MessageRefusal::Deleted);
         }
@@ -205,12 +230,24 @@ impl ChatSession {
         }
         let mut talk = self.talk.lock().clone();
         if let Some(at) = at {
-            talk.rewind(at).ok_or(MessageRefusal::NoSuchMessage)?;
+            let replaced = talk.rewind(at).ok_or(MessageRefusal::NoSuchMessage)?;
+            let has_all = !keeps_files || input.take_files(&replaced);
+            if !has_all || input.text.trim().is_empty() {
+                return Err(MessageRefusal::NoFiles);
+            }
         }
+        let UserInput { text, media, attached } = input;
+        let mut event = json!({"type": "message", "at": at});
+        if let Some(attached) = &attached {
+            shown = attached.shown();
+            event["attached"] = json!(attached);
+        }
+        event["text"] = json!(shown);
         talk.attached = media;
+        talk.written.clone_from(&attached);
         *turn = Some(cancel.clone());
         drop(turn);
-        self.push(&json!({"type": "message", "text": shown, "at": at}));
+        self.push(&event);
         let session = Arc::clone(self);
         tokio::spawn(async move {
             let done = Mutex::new(None);
@@ -229,7 +266,8 @@ impl ChatSession {
             let mut asked = None;
             if session.store.is_some() {
                 let mut talk = talk.clone();
-                talk.messages.push(ChatMessage::user(text.as_str()));
+                let (text, media) = (text.clone(), Vec::new());
+                talk.messages.push(ChatMessage::User { text, attached, media });
                 let session = Arc::clone(&session);
                 asked = Some(tokio::spawn(async move { session.keep(&talk, 0).await }));
             }
@@ -571,11 +609,22 @@ impl ChatSessions {
         self.add(random_hex::<16>().ok()?, who.to_string(), who, Conversation::default(), 0)
     }
 
-    /// Copies a session, up to but excluding the user's message `at`, if given.
-    pub fn branch(&self, session: &ChatSession, at: Option<usize>) -> Option<Arc<ChatSession>> {
+    /// Copies a session, up to but excluding the user's message `at`, if given, under a name of its
+    /// own.
+    pub async fn branch(
+        &self,
+        session: &ChatSession,
+        at: Option<usize>,
+    ) -> Option<Arc<ChatSession>> {
         let mut talk = session.talk.lock().clone();
         if let Some(at) = at {
             talk.rewind(at);
+        }
+        let title = talk.title();
+        if !title.is_empty() {
+            let known = self.list_owned(&session.owner, "").await;
+            let known: Vec<&str> = known.iter().map(|(_, title)| title.as_str()).collect();
+            talk.name = Some(next_title(&title, &known));
         }
         let (agent, owner) = (session.agent(), session.owner.clone());
         let copy = self.add(random_hex::<16>().ok()?, owner, agent.who().clone(), talk, 1)?;
@@ -700,14 +749,18 @@ impl ChatSessions {
 
     /// Ids and titles of this caller's sessions that have messages and hold these words.
     pub async fn list(&self, who: &Principal, words: &str) -> Vec<(String, String)> {
-        let (owner, words) = (who.to_string(), words.trim().to_lowercase());
+        self.list_owned(&who.to_string(), &words.trim().to_lowercase()).await
+    }
+
+    /// The same for an owner by name, with words in lower case.
+    async fn list_owned(&self, owner: &str, words: &str) -> Vec<(String, String)> {
         let kept = match &self.store {
-            Some(store) => store.list(&owner, &words).await.unwrap_or_default(),
+            Some(store) => store.list(owner, words).await.unwrap_or_default(),
             None => Vec::new(),
         };
         let all = self.all.lock();
         let holds =
-            |session: &&Arc<ChatSession>| words.is_empty() || session.talk.lock().holds(&words);
+            |session: &&Arc<ChatSession>| words.is_empty() || session.talk.lock().holds(words);
         let own = all.values().filter(|session| session.owner == owner).filter(holds);
         let mut own: Vec<_> = own.collect();
         own.sort_by_key(|session| session.alone());
@@ -742,12 +795,28 @@ impl ChatSessions {
     }
 }
 
+/// The title of a copy: the next number that is free behind the title of what is copied.
+fn next_title(title: &str, known: &[&str]) -> String {
+    let plain = || {
+        let (plain, number) = title.strip_suffix(')')?.rsplit_once(" (")?;
+        number.parse::<u32>().ok().map(|_| plain)
+    };
+    let plain = plain().unwrap_or(title);
+    let numbered = (2_u32..).map(|number| format!("{plain} ({number})"));
+    let mut free = numbered.filter(|title| !known.contains(&title.as_str()));
+    free.next().unwrap_or_default()
+}
+
 /// Reconstructs the events of a conversation, as far as it contains them.
 fn events_of(talk: &Conversation, shelf: &PictureShelf) -> Vec<Value> {
     let mut out = Vec::new();
     for message in &talk.messages {
         match message {
-            ChatMessage::User { text, .. } => out.push(json!({"type": "message", "text": text})),
+            ChatMessage::User { text, attached, .. } => {
+                let shown = attached.as_ref().map(|files| files.shown());
+                let text = shown.as_ref().unwrap_or(text);
+                out.push(json!({"type": "message", "text": text}));
+            }
             ChatMessage::Assistant(reply) => {
                 out.push(json!({"type": "text", "text": reply.text}));
                 out.extend(reply.calls.iter().map(|call| {
@@ -769,4 +838,17 @@ fn events_of(talk: &Conversation, shelf: &PictureShelf) -> Vec<Value> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_title_of_a_copy_is_its_own() {
+        assert_eq!(next_title("Snow", &["Snow"]), "Snow (2)");
+        assert_eq!(next_title("Snow", &["Snow", "Snow (2)"]), "Snow (3)");
+        assert_eq!(next_title("Snow (2)", &["Snow", "Snow (2)"]), "Snow (3)");
+        assert_eq!(next_title("Snow (white)", &[]), "Snow (white) (2)");
+    }
 }

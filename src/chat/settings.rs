@@ -12,12 +12,13 @@ use url::Url;
 
 use crate::llm::ModelPrice;
 use crate::provider::MediaKind;
+use crate::renewed::RenewedModel;
 use crate::{Embedded, LanguageModel, Provider, ProviderModel, RemoteConfig};
 use base::secret::Secret;
 use base::text::SafeText;
 use base::text::path::spelled;
 use config::Environment;
-use deck::{load_json, parse_json};
+use deck::{load_json, parse_json, secret_sources};
 
 /// Name of the file in the user's configuration folder.
 pub const SETTINGS: &str = "settings.json";
@@ -129,8 +130,18 @@ impl ChatSettings {
     /// # Errors
     /// Describes what is missing or wrong, without the key.
     pub fn model(&self, env: &Environment) -> Result<Arc<dyn LanguageModel>, String> {
-        if self.provider(env)? == Provider::Embedded {
+        let provider = self.provider(env)?;
+        if provider == Provider::Embedded {
             return Ok(Arc::new(Embedded));
+        }
+        if let Some(("cmd", _)) = self.keys.get(&provider).and_then(|key| reference(key)) {
+            let (first, settings, mut env) = (self.remote(env)?, self.clone(), env.clone());
+            let again = move || {
+                // What was printed before is remembered for a while.
+                env.sources = secret_sources(&env);
+                settings.remote(&env)
+            };
+            return Ok(Arc::new(RenewedModel::new(first, Box::new(again))));
         }
         Ok(Arc::new(self.remote(env)?))
     }

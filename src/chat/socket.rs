@@ -30,9 +30,10 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message as Frame};
 use tokio_util::sync::CancellationToken;
 
 use crate::files::{UserInput, append_file};
+use crate::llm::WithFiles;
 use crate::media::ToolMedia;
 use crate::prompt::SystemPrompt;
-use crate::session::{ChatSession, ChatSessions, MessageRefusal};
+use crate::session::{ChatSession, ChatSessions, MessageRefusal, Replaced};
 use base::text::SafeText;
 use host::Principal;
 pub use message::ws_schema;
@@ -382,7 +383,7 @@ impl Connection {
             }
             ClientMessage::New => return Ok(Some((new()?, ConnectedHow::New, 0))),
             ClientMessage::Branch { at } => {
-                let copy = sessions.branch(here, *at).ok_or(full)?;
+                let copy = sessions.branch(here, *at).await.ok_or(full)?;
                 return Ok(Some((copy, ConnectedHow::Resumed, 0)));
             }
             ClientMessage::Sessions { query } => self.list(who, query).await?,
@@ -457,31 +458,22 @@ impl Connection {
         cut: &CancellationToken,
     ) -> Result<(), End> {
         let (code, why) = match message {
-            ClientMessage::Message { text, files, .. }
-                if text.trim().is_empty() && files.is_empty() =>
+            ClientMessage::Message { text, at, files, keep_files }
+                if text.trim().is_empty() && files.is_empty() && !(keep_files && at.is_some()) =>
             {
                 ("invalid", "the message is empty")
             }
-            ClientMessage::Message { text, at, files } => {
-                let (mut shown, mut sent, mut media) = (text.clone(), text, Vec::new());
-                for AttachedFile { name, text, data, mime_type } in files {
-                    let name = SafeText::cut(&name, 200);
-                    match (text, data, mime_type) {
-                        (Some(text), None, None) => append_file(&mut sent, &name, &text),
-                        (None, Some(data), Some(mime)) => {
-                            let _ = write!(sent, "\n[{name}]");
-                            media.push(ToolMedia { mime, data: data.into() });
-                        }
-                        _ => {
-                            let why = "a file has `text`, or `data` and `mimeType`";
-                            return self.error("invalid", why).await;
-                        }
-                    }
-                    let _ = write!(shown, "\n[{name}]");
-                }
-                let input = UserInput { text: sent.trim_start().to_owned(), media };
-                match session.begin(shown.trim_start(), input, at, cut.child_token()) {
+            ClientMessage::Message { text, at, files, keep_files: keeps_files } => {
+                let Some(input) = with_attached(&text, files) else {
+                    let why = "a file has `text`, or `data` and `mimeType`";
+                    return self.error("invalid", why).await;
+                };
+                let replaced = Replaced { at, keeps_files };
+                match session.begin_with(text, input, replaced, cut.child_token()) {
                     Ok(()) => return Ok(()),
+                    Err(MessageRefusal::NoFiles) => {
+                        ("noFiles", "the pictures of that message are gone: attach them again")
+                    }
                     Err(MessageRefusal::Busy) => ("busy", "a turn is under way: abort it first"),
                     Err(MessageRefusal::NoSuchMessage) => ("invalid", "there is no such message"),
                     Err(MessageRefusal::Deleted) => ("noSession", "the session was deleted"),
@@ -608,6 +600,31 @@ impl Connection {
             _ => Err(GONE),
         }
     }
+}
+
+/// A message with its files; `None` when one of them is neither text nor a picture.
+fn with_attached(text: &str, files: Vec<AttachedFile>) -> Option<UserInput> {
+    let mut input = UserInput::from(text.trim_start().to_owned());
+    if files.is_empty() {
+        return Some(input);
+    }
+    let mut attached = WithFiles { written: input.text.clone(), ..WithFiles::default() };
+    for AttachedFile { name, text, data, mime_type } in files {
+        let name = SafeText::cut(&name, 200).to_string();
+        match (text, data, mime_type) {
+            (Some(text), None, None) => append_file(&mut input.text, &name, &text),
+            (None, Some(data), Some(mime)) => {
+                let _ = write!(input.text, "\n[{name}]");
+                attached.pictures += 1;
+                input.media.push(ToolMedia { mime, data: data.into() });
+            }
+            _ => return None,
+        }
+        attached.names.push(name);
+    }
+    input.text = input.text.trim_start().to_owned();
+    input.attached = Some(Box::new(attached));
+    Some(input)
 }
 
 /// Another session for a connection, how it came, and the last event that the client saw of it.

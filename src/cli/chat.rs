@@ -12,12 +12,14 @@ pub use pane::in_dashboard;
 #[cfg(feature = "gateway")]
 pub use serve::{ServeChat, serve};
 
+use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueHint};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command, ValueHint};
 use parking_lot::Mutex;
 use strum::VariantArray as _;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +36,7 @@ use ::chat::Scripted;
 use ::chat::event::word;
 use ::chat::files::{UserInput, with_files};
 use ::chat::llm::TokenUsage;
+use ::chat::provider::compatible_address;
 use ::chat::{
     Agent, ChatEvent, ChatSettings, Conversation, Embedded, LanguageModel, Provider, StatusKind,
     TurnLimits,
@@ -48,7 +51,7 @@ use host::{AccessScope, GrantKind, NewGrant, Origin, Principal};
 #[derive(Clone, Debug, Default, Args)]
 pub struct ModelArgs {
     /// Provider [default: that of the settings, or the first with a key in the environment].
-    #[arg(long, value_name = "NAME", value_parser = providers())]
+    #[arg(long, value_name = "NAME", value_parser = ProviderNames)]
     pub provider: Option<Provider>,
     /// Another base URL of the provider's API, for example <http://127.0.0.1:8080/v1>.
     #[arg(long, value_name = "URL")]
@@ -64,10 +67,35 @@ pub struct ModelArgs {
     pub context: Option<u64>,
 }
 
-/// The names of the providers.
-fn providers() -> impl TypedValueParser<Value = Provider> {
-    let names = PossibleValuesParser::new(Provider::VARIANTS.iter().map(|one| one.as_str()));
-    names.try_map(|name| name.parse::<Provider>())
+/// Reads the name of a provider; of one that is compatible with another it tells how it is reached.
+#[derive(Clone, Copy, Debug)]
+struct ProviderNames;
+
+impl TypedValueParser for ProviderNames {
+    type Value = Provider;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Provider, clap::Error> {
+        let name = value.to_str().unwrap_or_default();
+        if let Some(address) = compatible_address(name) {
+            let name = SafeText::line(name);
+            let how = format!(
+                "{name} is reached with --provider openai --base-url {address} and its key in \
+                 OPENAI_API_KEY\n"
+            );
+            return Err(clap::Error::raw(ErrorKind::InvalidValue, how).with_cmd(command));
+        }
+        let names = PossibleValuesParser::new(Provider::VARIANTS.iter().map(|one| one.as_str()));
+        names.try_map(|name| name.parse::<Provider>()).parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Provider::VARIANTS.iter().map(|one| PossibleValue::new(one.as_str()))))
+    }
 }
 
 impl ModelArgs {
@@ -322,7 +350,7 @@ async fn turn(
     (text, env): (&str, &Environment),
     as_json: bool,
 ) -> ExitStatus {
-    let UserInput { text, media } = match with_files(text, &env.cwd) {
+    let UserInput { text, media, .. } = match with_files(text, &env.cwd) {
         Ok(input) => input,
         Err(message) => {
             output::complain(&message);

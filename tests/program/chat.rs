@@ -1,15 +1,18 @@
 //! The chat end to end: models over their wire formats, tools through the engine, limits, policy,
 //! and the command line.
 
+mod accounts;
 mod histories;
 mod media;
 mod ollama;
+mod responses;
 #[cfg(feature = "gateway")]
 mod socket;
 mod storms;
 mod strange;
 mod streams;
 mod tools;
+mod whole;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -957,6 +960,46 @@ fn the_settings_name_the_model_and_where_its_key_is() {
     chat["keys"]["openai"] = json!("${secret:absent}");
     settings(chat);
     assert!(ask(&[]).stderr.contains("absent"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_token_of_a_helper_is_asked_for_again_when_it_is_refused() {
+    let bench = crate::support::Bench::new();
+    let ended = json!({"error": {"message": "the access token has expired"}});
+    let provider = Provider::new(vec![Answer::Status(401, "", ended.clone()), text("Hello.")]);
+    let folder = bench.path().join(".config/mcpdeck");
+    std::fs::create_dir_all(&folder).unwrap();
+    let chat = json!({
+        "provider": "openai", "baseUrl": provider.url, "keys": {"openai": "${cmd:cloud}"},
+    });
+    std::fs::write(folder.join("settings.json"), json!({"chat": chat}).to_string()).unwrap();
+    let count = bench.path().join("count");
+    let script = format!("echo x >> '{0}'; echo token-$(grep -c x '{0}')", count.display());
+    let helpers = json!({"helpers": {"cloud": ["sh", "-c", script]}});
+    std::fs::write(folder.join("helpers.json"), helpers.to_string()).unwrap();
+    bench.servers(&json!({"idle": bench.mock("idle", &json!({"tools": []}), &json!({}))}));
+    let ask = || {
+        let command = bench.command(&["chat", "-p", "hi"]);
+        crate::support::finish(command, Duration::from_secs(60))
+    };
+    let done = ask();
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Hello.\n"), "{done:#?}");
+    let keys = |provider: &Provider| {
+        let headers = provider.requests().into_iter().flat_map(|request| request.headers);
+        headers.filter(|line| line.starts_with("authorization")).collect::<Vec<_>>()
+    };
+    let sent = keys(&provider);
+    assert_eq!(sent, ["authorization: bearer token-1", "authorization: bearer token-2"]);
+    // Once: one that is refused again is told.
+    let provider = Provider::new(vec![Answer::Status(401, "", ended)]);
+    let chat = json!({
+        "provider": "openai", "baseUrl": provider.url, "keys": {"openai": "${cmd:cloud}"},
+    });
+    std::fs::write(folder.join("settings.json"), json!({"chat": chat}).to_string()).unwrap();
+    let done = ask();
+    assert_eq!((done.code, keys(&provider).len()), (Some(1), 2), "{done:#?}");
+    assert!(done.stderr.contains("expired") && !done.stderr.contains("token-"), "{done:#?}");
 }
 
 #[tokio::test]

@@ -7,6 +7,9 @@ use serde_json::Value;
 
 /// Why a provider refuses the messages of a request.
 pub fn refuse(path: &str, body: &Value) -> Option<String> {
+    if path.ends_with("/responses") {
+        return responses(body);
+    }
     let messages = body["messages"].as_array()?;
     if path.ends_with("/messages") {
         return anthropic(messages);
@@ -58,6 +61,74 @@ fn roles(messages: &[Value]) -> Option<String> {
     });
     let (first, second) = wrong.next()?;
     Some(format!("Unexpected role {second} after role {first}"))
+}
+
+/// OpenAI's Responses API: items in their order, reasoning only whole and before what it led to, and
+/// nothing that would have to be stored.
+fn responses(body: &Value) -> Option<String> {
+    if body.get("messages").is_some() {
+        return Some("Unsupported parameter: 'messages'. It has moved to 'input'.".into());
+    }
+    if body["store"] != false {
+        return Some("this organization keeps nothing: store must be false".into());
+    }
+    let tools = body["tools"].as_array().into_iter().flatten();
+    if let Some(tool) = tools.into_iter().find(|tool| tool["strict"] != false) {
+        return Some(format!("Invalid schema for function '{}' in strict mode", tool["name"]));
+    }
+    let items = body["input"].as_array()?;
+    let (mut open, mut known) = (HashSet::new(), HashSet::new());
+    for (at, item) in items.iter().enumerate() {
+        let word = |key: &str| item[key].as_str().unwrap_or_default();
+        if item.get("id").is_some() {
+            return Some(format!("Item with id '{}' not found.", word("id")));
+        }
+        match word("type") {
+            "reasoning" => {
+                let follows = items.get(at + 1).map(|next| next["type"].as_str());
+                let leads =
+                    matches!(follows, Some(Some("function_call" | "message" | "reasoning")));
+                if word("encrypted_content").is_empty() || !item["summary"].is_array() {
+                    return Some(format!("input[{at}]: reasoning is not stored"));
+                }
+                if !leads {
+                    return Some(
+                        "'reasoning' was provided without its required following item".into(),
+                    );
+                }
+            }
+            "function_call" => {
+                if word("name").is_empty() || !item["arguments"].is_string() {
+                    return Some(format!("input[{at}]: missing required parameter"));
+                }
+                if !known.insert(word("call_id")) {
+                    return Some(format!("Duplicate call_id {}", word("call_id")));
+                }
+                open.insert(word("call_id"));
+            }
+            "function_call_output" if !open.remove(word("call_id")) => {
+                return Some(format!(
+                    "No tool call found for function call output with call_id {}",
+                    word("call_id")
+                ));
+            }
+            "function_call_output" if item["output"].is_null() => {
+                return Some(format!("input[{at}].output: missing"));
+            }
+            "function_call_output" => {}
+            "message" | "" => {
+                let wanted = if word("role") == "assistant" { "output_text" } else { "input_" };
+                let parts = item["content"].as_array().into_iter().flatten();
+                let mut kinds = parts.map(|part| part["type"].as_str().unwrap_or_default());
+                if let Some(kind) = kinds.find(|kind| !kind.starts_with(wanted)) {
+                    return Some(format!("Invalid value: '{kind}' at input[{at}]"));
+                }
+            }
+            other => return Some(format!("Invalid value: '{other}' at input[{at}].type")),
+        }
+    }
+    let first = open.into_iter().next()?;
+    Some(format!("No tool output found for function call {first}."))
 }
 
 fn completions(messages: &[Value], is_mistral: bool, is_kimi: bool) -> Option<String> {

@@ -236,6 +236,8 @@ fn events(path: &str, pieces: &[Piece], end: End) -> String {
         (anthropic(pieces, end), true)
     } else if path.contains(":streamGenerateContent") {
         (gemini(pieces, end), false)
+    } else if path.ends_with("/responses") {
+        (responses(pieces, end), true)
     } else {
         assert!(path.ends_with("/chat/completions"), "{path}");
         (openai(pieces, end), false)
@@ -397,6 +399,68 @@ fn openai(pieces: &[Piece], end: End) -> Vec<Value> {
     out
 }
 
+fn responses(pieces: &[Piece], end: End) -> Vec<Value> {
+    let response = |status: &str| json!({"object": "response", "status": status, "error": null});
+    let mut out = vec![json!({"type": "response.created", "response": response("in_progress")})];
+    for (index, piece) in pieces.iter().enumerate() {
+        let at = |kind: &str, more: Value| {
+            let mut event = json!({"type": kind, "output_index": index});
+            let fields = more.as_object().expect("fields").clone();
+            event.as_object_mut().expect("an event").extend(fields);
+            event
+        };
+        let deltas = |kind: &str, text: &str| -> Vec<Value> {
+            words(text).map(|word| at(kind, json!({"delta": word}))).collect()
+        };
+        match piece {
+            Piece::Text(text) | Piece::Refuse(text) => {
+                let is_text = matches!(piece, Piece::Text(_));
+                let part = if is_text { "output_text" } else { "refusal" };
+                out.extend(deltas(&format!("response.{part}.delta"), text));
+                let key = if is_text { "text" } else { "refusal" };
+                let content = json!([{"type": part, key: text}]);
+                let item = json!({"type": "message", "id": "msg_1", "role": "assistant",
+                    "content": content, "status": "completed"});
+                out.push(at("response.output_item.done", json!({"item": item})));
+            }
+            Piece::Reason(text) => {
+                out.extend(deltas("response.reasoning_summary_text.delta", text));
+                let summary = json!([{"type": "summary_text", "text": text}]);
+                let item = json!({"type": "reasoning", "id": "rs_1", "summary": summary,
+                    "encrypted_content": "c2lnbmVk", "status": null});
+                out.push(at("response.output_item.done", json!({"item": item})));
+            }
+            Piece::Call(name, arguments) | Piece::OpenCall(name, arguments) => {
+                let (id, call) = (format!("fc_{index}"), format!("call_{index}"));
+                let item = |arguments: &str| {
+                    json!({"type": "function_call", "id": id, "call_id": call, "name": name,
+                        "arguments": arguments})
+                };
+                out.push(at("response.output_item.added", json!({"item": item("")})));
+                for half in halves(arguments) {
+                    let delta = json!({"delta": half});
+                    out.push(at("response.function_call_arguments.delta", delta));
+                }
+                if matches!(piece, Piece::Call(..)) {
+                    out.push(at("response.output_item.done", json!({"item": item(arguments)})));
+                }
+            }
+        }
+    }
+    let (status, why) = match end {
+        End::None => return out,
+        End::Length => ("incomplete", Some("max_output_tokens")),
+        End::Filtered => ("incomplete", Some("content_filter")),
+        End::Whole | End::Paused => ("completed", None),
+    };
+    let mut last = response(status);
+    last["usage"] = json!({"input_tokens": 11, "output_tokens": 7,
+        "input_tokens_details": {"cached_tokens": 4}});
+    last["incomplete_details"] = why.map_or(Value::Null, |why| json!({"reason": why}));
+    out.push(json!({"type": format!("response.{status}"), "response": last}));
+    out
+}
+
 fn ollama(pieces: &[Piece], end: End) -> Vec<Value> {
     let line = |message: Value| {
         let at = "2026-11-02T09:00:00Z";
@@ -491,7 +555,8 @@ fn refusal(path: &str, body: &Value) -> Option<String> {
     } else if path.contains(":streamGenerateContent") {
         (ToolRules::Gemini, list(&body["tools"][0]["functionDeclarations"]))
     } else {
-        let functions = list(&body["tools"]).into_iter().map(|tool| tool["function"].clone());
+        let functions = list(&body["tools"]).into_iter();
+        let functions = functions.map(|tool| tool.get("function").cloned().unwrap_or(tool));
         let is_ollama = path.ends_with("/api/chat");
         (if is_ollama { ToolRules::Ollama } else { ToolRules::Compatible }, functions.collect())
     };

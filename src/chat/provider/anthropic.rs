@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall};
 use crate::media::ToolMedia;
 use crate::provider::wire::{
-    ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, tools, turns,
+    ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, is_placed, tools, turns,
 };
 
 /// The API version.
@@ -16,7 +16,7 @@ const VERSION: &str = "2023-06-01";
 pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRequest {
     let config = plan.config;
     let messages = prompt.messages.iter().map(|message| match message {
-        ChatMessage::User { text, media } => {
+        ChatMessage::User { text, media, .. } => {
             let text = json!({"type": "text", "text": text});
             ("user", pictures(media).into_iter().chain([text]).collect())
         }
@@ -107,11 +107,6 @@ fn reply_content(reply: &ModelReply) -> Vec<Value> {
     content
 }
 
-/// Whether a carried block stands for text or a call of the answer, to keep their order.
-fn is_placed(block: &Value) -> bool {
-    block["type"] == "text" || block["type"] == "tool_use"
-}
-
 /// A content block that is still incomplete.
 enum PartialBlock {
     Text(String),
@@ -132,6 +127,18 @@ enum PartialBlock {
 pub(super) struct AnthropicReader {
     open: BTreeMap<u64, PartialBlock>,
     is_done: bool,
+    /// Whether the stop reason tells of a call.
+    announces_call: bool,
+}
+
+/// Takes the counts of the input, as far as they are there.
+fn count_input(usage: &Value, reply: &mut ModelReply) {
+    let count = |key: &str| usage[key].as_u64().unwrap_or_default();
+    let known = &mut reply.usage;
+    let plain = known.input.saturating_sub(known.cached + known.written);
+    known.cached = known.cached.max(count("cache_read_input_tokens"));
+    known.written = known.written.max(count("cache_creation_input_tokens"));
+    known.input = plain.max(count("input_tokens")) + known.cached + known.written;
 }
 
 impl ReplyReader for AnthropicReader {
@@ -141,11 +148,7 @@ impl ReplyReader for AnthropicReader {
         let index = number("/index").unwrap_or_default();
         match text("/type").unwrap_or_default() {
             "message_start" => {
-                let count = |key| number(&format!("/message/usage/{key}")).unwrap_or_default();
-                reply.usage.cached = count("cache_read_input_tokens");
-                reply.usage.written = count("cache_creation_input_tokens");
-                reply.usage.input =
-                    count("input_tokens") + reply.usage.cached + reply.usage.written;
+                count_input(&data["message"]["usage"], reply);
             }
             "content_block_start" => match text("/content_block/type").unwrap_or_default() {
                 "tool_use" => {
@@ -215,9 +218,13 @@ impl ReplyReader for AnthropicReader {
                 Some(PartialBlock::Text(_)) | None => {}
             },
             "message_delta" => {
-                reply.usage.output = number("/usage/output_tokens").unwrap_or_default();
+                // All counts are of the answer so far; some addresses count the input here alone.
+                count_input(&data["usage"], reply);
+                let output = number("/usage/output_tokens").unwrap_or_default();
+                reply.usage.output = reply.usage.output.max(output);
                 match text("/delta/stop_reason").unwrap_or_default() {
                     "max_tokens" | "model_context_window_exceeded" => reply.stop = Stop::Length,
+                    "tool_use" => self.announces_call = true,
                     "refusal" => reply.stop = Stop::Filtered,
                     "pause_turn" => reply.stop = Stop::Paused,
                     _ => {}
@@ -245,6 +252,9 @@ impl ReplyReader for AnthropicReader {
         // Text and calls alone stand in the answer itself.
         if reply.carried.iter().all(is_placed) {
             reply.carried.clear();
+        }
+        if self.announces_call && reply.calls.is_empty() {
+            reply.stop = Stop::NoCall;
         }
         self.is_done
     }

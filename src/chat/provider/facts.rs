@@ -122,6 +122,18 @@ impl ModelFacts {
     }
 }
 
+/// The context that Ollama has loaded a model with, in tokens, if it has (Ollama documentation, List
+/// running models, `context_length`).
+pub(super) fn loaded_context(running: &Value, model: &str) -> Option<u64> {
+    let plain = |name: &str| name.strip_suffix(":latest").unwrap_or(name).to_owned();
+    let is_it = |entry: &&Value| {
+        let names = ["name", "model"].iter().filter_map(|key| entry[key].as_str());
+        names.map(plain).any(|name| name == plain(model))
+    };
+    let entry = running["models"].as_array()?.iter().find(is_it)?;
+    entry["context_length"].as_u64().filter(|size| *size > 0)
+}
+
 /// The types of pictures and sound that a provider takes, with the document that tells them.
 const MEDIA_TYPES: &[(Provider, &[&str], &str)] = &[
     (Provider::Anthropic, &["image/png", "image/jpeg", "image/gif", "image/webp"], ANTHROPIC_MEDIA),
@@ -219,6 +231,8 @@ pub(super) fn refused_context(message: &str) -> Option<u64> {
         "context length of ",
         "context window of ",
         "context size of ",
+        // What the account may send in a minute, in one request.
+        "(tpm): limit ",
     ];
     let before_maximum = || {
         let (_, rest) = text.split_once("> ")?;
@@ -230,9 +244,9 @@ pub(super) fn refused_context(message: &str) -> Option<u64> {
 /// The longest answer that a refusal names, in tokens (`max_tokens: 8192 > 4096, which is the maximum
 /// allowed`, `max_tokens is too large: 8192. This model supports at most 4096 completion tokens`).
 pub(super) fn refused_output(message: &str) -> Option<u64> {
-    let (_, rest) =
-        message.split_once("max_tokens").or(message.split_once("max_completion_tokens"))?;
-    let named = ["> ", "at most ", "less than or equal to "];
+    let fields = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+    let (_, rest) = fields.iter().find_map(|field| message.split_once(field))?;
+    let named = ["> ", "at most ", "less than or equal to ", "[1, ", "[1,", "can only afford "];
     let after = |words: &&str| {
         let (_, number) = rest.split_once(*words)?;
         leading_number(number.trim_start_matches(['`', '\'']))
@@ -301,6 +315,11 @@ mod tests {
                 Some(4_096),
             ),
             ("the input length exceeds the context length", None),
+            (
+                "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested \
+                 7012, please reduce your message size",
+                Some(6_000),
+            ),
         ] {
             assert_eq!(refused_context(message), size, "{message}");
         }
@@ -322,6 +341,13 @@ mod tests {
                 2_048,
             ),
             ("Unsupported parameter: 'max_tokens' is not supported with this model.", 0),
+            ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 8_192),
+            ("Range of max_tokens should be [1, 16384]", 16_384),
+            (
+                "This request requires more credits, or fewer max_tokens. You requested up to 32000 \
+                 tokens, but can only afford 4510. To increase, add credits.",
+                4_510,
+            ),
         ] {
             assert_eq!(refused_output(message).unwrap_or_default(), most, "{message}");
         }
@@ -335,6 +361,18 @@ mod tests {
         assert_eq!(documented_context(Provider::Anthropic, "claude-sonnet-4-5"), Some(200_000));
         assert_eq!(documented_context(Provider::OpenAi, "local"), None);
         assert_eq!(documented_context(Provider::OpenAi, "deepseek-v4-pro"), Some(1_000_000));
+    }
+
+    #[test]
+    fn a_model_that_is_loaded_is_found_by_its_name_with_and_without_its_tag() {
+        let running = json!({"models": [
+            {"name": "other:8b", "model": "other:8b", "context_length": 1},
+            {"name": "llama3.2:latest", "model": "llama3.2:latest", "context_length": 65_536},
+        ]});
+        assert_eq!(loaded_context(&running, "llama3.2"), Some(65_536));
+        assert_eq!(loaded_context(&running, "llama3.2:latest"), Some(65_536));
+        assert_eq!(loaded_context(&running, "llama3.2:1b"), None);
+        assert_eq!(loaded_context(&json!({"models": []}), "llama3.2"), None);
     }
 
     #[test]

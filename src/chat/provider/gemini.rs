@@ -18,7 +18,7 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
     // Ids go back where the provider gave them.
     let given = ids(&prompt.messages, has_given_id);
     let contents = prompt.messages.iter().map(|message| match message {
-        ChatMessage::User { text, media } => {
+        ChatMessage::User { text, media, .. } => {
             ("user", inline_data(media).chain([json!({"text": text})]).collect())
         }
         ChatMessage::Assistant(reply) => ("model", reply_parts(reply)),
@@ -51,9 +51,12 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
     }
 }
 
-/// The headers of every request.
+/// The headers of every request. Google's access tokens, which Vertex AI takes, go where tokens do.
 pub(super) fn headers(config: &RemoteConfig) -> Vec<(&'static str, String)> {
-    let key = config.key.as_ref().map(|key| ("x-goog-api-key", key.expose().to_owned()));
+    let key = config.key.as_ref().map(|key| match key.expose() {
+        token if token.starts_with("ya29.") => ("authorization", format!("Bearer {token}")),
+        key => ("x-goog-api-key", key.to_owned()),
+    });
     key.into_iter().collect()
 }
 
@@ -164,15 +167,25 @@ impl ReplyReader for GeminiReader {
                     format!("the model wrote a malformed call{}", says.unwrap_or_default());
                 reply.calls.push(ToolCall { problem: Some(problem), ..call });
             }
-            Some("SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII") => {
-                reply.stop = Stop::Filtered;
-            }
-            Some(_) => {}
+            Some(
+                "SAFETY"
+                | "RECITATION"
+                | "BLOCKLIST"
+                | "PROHIBITED_CONTENT"
+                | "SPII"
+                | "IMAGE_SAFETY"
+                | "IMAGE_PROHIBITED_CONTENT"
+                | "IMAGE_RECITATION",
+            ) => reply.stop = Stop::Filtered,
+            Some("STOP") => {}
+            // `OTHER`, `LANGUAGE`, `TOO_MANY_TOOL_CALLS` and what may come.
+            Some(_) => reply.stop = Stop::Halted,
         }
         self.is_done = true;
     }
 
-    fn finish(&mut self, _: &mut ModelReply, _: bool) -> bool {
-        self.is_done
+    fn finish(&mut self, reply: &mut ModelReply, _: bool) -> bool {
+        // What was ended before it began may come at another attempt.
+        self.is_done && !(reply.stop == Stop::Halted && reply.is_blank())
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
     let asked = prompt.messages.iter().rposition(is_asked).unwrap_or_default();
     let messages = prompt.messages.iter().enumerate().flat_map(|(at, message)| {
         let sent = match message {
-            ChatMessage::User { text, media } => {
+            ChatMessage::User { text, media, .. } => {
                 let mut message = json!({"role": "user", "content": text});
                 if !media.is_empty() {
                     message["images"] = media.iter().map(|one| json!(&*one.data)).collect();

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall, call_id};
+use crate::llm::{
+    ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, TokenUsage, ToolCall, call_id,
+};
 use crate::media::{ToolMedia, sound_format};
 use crate::provider::wire::{
-    MISTRAL, MOONSHOT, ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, functions,
-    media_after,
+    MISTRAL, MOONSHOT, Provider, ProviderRequest, RemoteConfig, ReplyReader, RequestPlan,
+    functions, media_after,
 };
 use schema::ToolFormat;
 
@@ -29,10 +31,10 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
     let needs = HistoryNeeds { reasoning: all, is_moonshot: config.is_by(&MOONSHOT) };
     for (at, message) in prompt.messages.iter().enumerate() {
         messages.push(match message {
-            ChatMessage::User { text, media } if media.is_empty() => {
+            ChatMessage::User { text, media, .. } if media.is_empty() => {
                 json!({"role": "user", "content": text})
             }
-            ChatMessage::User { text, media } => {
+            ChatMessage::User { text, media, .. } => {
                 let text = json!({"type": "text", "text": text});
                 let parts: Vec<Value> = [text].into_iter().chain(media.iter().map(part)).collect();
                 json!({"role": "user", "content": parts})
@@ -71,7 +73,7 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
     if let Some(functions) = functions(prompt) {
         body["tools"] = functions;
     }
-    ProviderRequest { path: "/chat/completions".to_owned(), headers: headers(config), body }
+    ProviderRequest { path: CHAT_PATH.to_owned(), headers: headers(config), body }
 }
 
 /// A picture or a sound as a part of a message.
@@ -84,11 +86,25 @@ fn part(one: &ToolMedia) -> Value {
     }
 }
 
+/// The path of requests.
+const CHAT_PATH: &str = "/chat/completions";
 /// The field that asks for the usage.
 const STREAM_OPTIONS: &str = "stream_options";
 /// The fields that limit the answer: the present one first, and the one of before, which some addresses
 /// alone take (editor-code-assistant/eca#231).
 const LONGEST_FIELDS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
+
+/// Whether the Responses API is spoken from the start: at `OpenAI` itself, whose present models take
+/// tools over it alone, but for those that it does not serve (`OpenAI` guide, Models, endpoints; openai/
+/// openai-openapi#541), and where the address is that of it.
+pub(super) fn prefers_responses(config: &RemoteConfig) -> bool {
+    let RemoteConfig { provider, base_url, model, .. } = config;
+    let is_served = !["audio", "search", "o1-mini"].iter().any(|part| model.contains(part));
+    let is_own = base_url.host_str() == Some("api.openai.com") && is_served;
+    let path = base_url.path().trim_end_matches('/');
+    let is_named = path.ends_with("/responses");
+    *provider == Provider::OpenAi && !path.ends_with(CHAT_PATH) && (is_own || is_named)
+}
 
 /// The fields that addresses are known to refuse, before one did.
 pub(super) fn known_refused(config: &RemoteConfig) -> BTreeSet<&'static str> {
@@ -149,10 +165,16 @@ fn joined_text(parts: &[Value]) -> Option<Value> {
     Some(texts?.join("\n\n").into())
 }
 
-/// The headers of every request.
+/// The headers of every request. Azure takes its keys in a header of its own, and tokens of Entra as
+/// everybody does (Azure OpenAI API reference, Authentication).
 pub(super) fn headers(config: &RemoteConfig) -> Vec<(&'static str, String)> {
-    let key = config.key.as_ref();
-    let key = key.map(|key| ("authorization", format!("Bearer {}", key.expose())));
+    let host = config.base_url.host_str().unwrap_or_default();
+    let key = config.key.as_ref().map(|key| match key.expose() {
+        key if host.ends_with(".azure.com") && !key.starts_with("eyJ") => {
+            ("api-key", key.to_owned())
+        }
+        key => ("authorization", format!("Bearer {key}")),
+    });
     key.into_iter().collect()
 }
 
@@ -165,6 +187,10 @@ const DETAILS: &str = "reasoning_details";
 /// The field of what Gemini signs at compatible addresses (Gemini guide, Thought signatures, `OpenAI`
 /// compatibility).
 const EXTRA: &str = "extra_content";
+
+/// What is carried of the thinking among the parts of content, as text (Mistral guide, Reasoning,
+/// thinking chunks; vercel/ai, `mistral`: "preserve reasoning in multi-turn conversations").
+const THINKING: &str = "thinking";
 
 /// The answers in the history that must have the field of the reasoning.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -225,12 +251,26 @@ fn reply_message(reply: &ModelReply, needs: HistoryNeeds) -> Value {
         _ => !reply.calls.is_empty(),
     };
     for (key, value) in reply.carried.iter().filter_map(Value::as_object).flatten() {
-        if goes_back(key) {
+        if key == THINKING {
+            if goes_back(key) {
+                message["content"] = thinking_parts(value, &reply.text);
+            }
+        } else if goes_back(key) {
             let is_empty = is_moonshot && *value == "";
             message[key] = if is_empty { json!(nothing) } else { value.clone() };
         }
     }
     message
+}
+
+/// The content of an answer with the thinking that led to it.
+fn thinking_parts(thinking: &Value, text: &str) -> Value {
+    let within = json!([{"type": "text", "text": thinking}]);
+    let mut parts = vec![json!({"type": "thinking", "thinking": within, "closed": true})];
+    if !text.is_empty() {
+        parts.push(json!({"type": "text", "text": text}));
+    }
+    parts.into()
 }
 
 /// Reads a streamed answer.
@@ -242,11 +282,76 @@ pub(super) struct OpenAiReader {
     reasoning: BTreeMap<&'static str, String>,
     /// The parts of the reasoning, each whole.
     details: Vec<Value>,
+    /// The thinking among the parts of the content.
+    thinking: String,
     /// What is signed of the message.
     extra: Option<Value>,
     is_done: bool,
     /// Whether the provider behind the address failed in the middle.
     is_broken: bool,
+    /// Whether the finish reason tells of a call.
+    announces_call: bool,
+}
+
+/// What a finish reason tells.
+enum Finish {
+    /// Nothing: some send an empty one with every part (ollama/ollama#4357, sgl-project/sglang#3912).
+    NotYet,
+    Whole,
+    /// That there are calls.
+    Call,
+    /// The provider failed in the middle.
+    Broken,
+    /// The answer ends before its end.
+    Short(Stop),
+}
+
+/// Reads a finish reason: those of `OpenAI`'s API reference, and those of others (Mistral `model_length`
+/// and `error`; `DeepSeek` `insufficient_system_resource`; vLLM and `SGLang` `abort`; Z.ai `sensitive`,
+/// `network_error` and `model_context_window_exceeded`; words of Anthropic's and Gemini's APIs behind
+/// routers).
+fn finish_of(reason: &str) -> Finish {
+    match reason.to_ascii_lowercase().as_str() {
+        "" | "null" => Finish::NotYet,
+        "length"
+        | "max_tokens"
+        | "model_length"
+        | "max_output_tokens"
+        | "model_context_window_exceeded" => Finish::Short(Stop::Length),
+        "content_filter" | "sensitive" | "safety" | "recitation" | "blocklist"
+        | "prohibited_content" => Finish::Short(Stop::Filtered),
+        "refusal" => Finish::Short(Stop::Refused),
+        "tool_calls" | "function_call" | "tool_use" => Finish::Call,
+        "error" | "abort" | "aborted" | "network_error" | "insufficient_system_resource" => {
+            Finish::Broken
+        }
+        "other" | "malformed_function_call" => Finish::Short(Stop::Halted),
+        _ => Finish::Whole,
+    }
+}
+
+/// Takes the counts of a usage; where several come, each is of the answer so far.
+fn count(usage: &Value, known: &mut TokenUsage) {
+    let number = |place: &&str| usage.pointer(place).and_then(Value::as_u64);
+    let first = |places: &[&str]| places.iter().find_map(number).unwrap_or_default();
+    let (input, output) = (first(&["/prompt_tokens"]), first(&["/completion_tokens"]));
+    let reasoning = number(&"/completion_tokens_details/reasoning_tokens");
+    // Some count reasoning beside the completion (xAI guide, Rate limits, reasoning tokens;
+    // vercel/ai#12425), others only in the total.
+    let beside = first(&["/total_tokens"]).saturating_sub(input + output);
+    let beside = match reasoning {
+        Some(reasoning) if reasoning > 0 && beside >= reasoning => reasoning,
+        None if usage["completion_tokens_details"].is_null() => beside,
+        Some(_) | None => 0,
+    };
+    let cached =
+        ["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"];
+    let cached = first(&cached).min(input);
+    let written = first(&["/prompt_tokens_details/cache_write_tokens"]).min(input - cached);
+    known.input = known.input.max(input);
+    known.cached = known.cached.max(cached);
+    known.written = known.written.max(written);
+    known.output = known.output.max(output + beside);
 }
 
 /// A call that is still incomplete.
@@ -260,6 +365,26 @@ struct PartialCall {
 }
 
 impl OpenAiReader {
+    /// Takes a part of a call.
+    fn part(&mut self, index: u64, id: &str, function: &Value, extra: &Value) {
+        let name = function["name"].as_str().unwrap_or_default();
+        let open = self.open_call(index, id, function);
+        // Some repeat the name with every part.
+        if name != open.name {
+            open.name.push_str(name);
+        }
+        match &function["arguments"] {
+            Value::String(more) => open.arguments.push_str(more),
+            Value::Object(whole) if open.arguments.is_empty() => {
+                open.arguments = Value::Object(whole.clone()).to_string();
+            }
+            _ => {}
+        }
+        if extra.is_object() {
+            open.extra = Some(extra.clone());
+        }
+    }
+
     /// The open call that a part belongs to.
     fn open_call(&mut self, index: u64, id: &str, function: &Value) -> &mut PartialCall {
         let name = function["name"].as_str().unwrap_or_default();
@@ -337,12 +462,10 @@ fn parts(content: &Value) -> [String; 2] {
 
 impl ReplyReader for OpenAiReader {
     fn event(&mut self, data: &Value, reply: &mut ModelReply, on: OnDelta<'_>) {
-        if let Some(usage) = data.get("usage").filter(|usage| usage.is_object()) {
-            reply.usage.input = usage["prompt_tokens"].as_u64().unwrap_or_default();
-            let cached = ["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens"];
-            let cached = cached.iter().find_map(|place| usage.pointer(place)?.as_u64());
-            reply.usage.cached = cached.unwrap_or_default();
-            reply.usage.output = usage["completion_tokens"].as_u64().unwrap_or_default();
+        let places = ["/usage", "/x_groq/usage", "/choices/0/usage"];
+        let mut usage = places.iter().filter_map(|place| data.pointer(place));
+        if let Some(usage) = usage.find(|usage| usage.is_object()) {
+            count(usage, &mut reply.usage);
         }
         let choices = data["choices"].as_array().into_iter().flatten();
         let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or_default() == 0;
@@ -359,6 +482,7 @@ impl ReplyReader for OpenAiReader {
         }
         let [text, reasoning] = parts(&delta["content"]);
         if !reasoning.is_empty() {
+            self.thinking.push_str(&reasoning);
             on(Delta::Reasoning(reasoning));
         }
         for key in [REASONING, "reasoning"] {
@@ -383,30 +507,20 @@ impl ReplyReader for OpenAiReader {
         }
         for (at, call) in delta["tool_calls"].as_array().into_iter().flatten().enumerate() {
             let index = call["index"].as_u64().unwrap_or(at as u64);
-            let function = &call["function"];
-            let name = function["name"].as_str().unwrap_or_default();
-            let open = self.open_call(index, call["id"].as_str().unwrap_or_default(), function);
-            // Some repeat the name with every part.
-            if name != open.name {
-                open.name.push_str(name);
-            }
-            match &function["arguments"] {
-                Value::String(more) => open.arguments.push_str(more),
-                Value::Object(whole) if open.arguments.is_empty() => {
-                    open.arguments = Value::Object(whole.clone()).to_string();
-                }
-                _ => {}
-            }
-            if let Some(extra) = call.get(EXTRA).filter(|extra| extra.is_object()) {
-                open.extra = Some(extra.clone());
-            }
+            let id = call["id"].as_str().unwrap_or_default();
+            self.part(index, id, &call["function"], &call[EXTRA]);
         }
-        match choice["finish_reason"].as_str() {
-            None => return,
-            Some("length") => reply.stop = Stop::Length,
-            Some("content_filter") => reply.stop = Stop::Filtered,
-            Some("error") => self.is_broken = true,
-            Some(_) => {}
+        // As some wrote calls before there were several in an answer.
+        let single = delta.get("function_call").filter(|call| call.is_object());
+        if let Some(call) = single.filter(|_| !delta["tool_calls"].is_array()) {
+            self.part(0, "", call, &Value::Null);
+        }
+        match finish_of(choice["finish_reason"].as_str().unwrap_or_default()) {
+            Finish::NotYet => return,
+            Finish::Whole => {}
+            Finish::Call => self.announces_call = true,
+            Finish::Broken => self.is_broken = true,
+            Finish::Short(stop) => reply.stop = stop,
         }
         self.is_done = true;
     }
@@ -421,6 +535,9 @@ impl ReplyReader for OpenAiReader {
         }
         if !details.is_empty() {
             reply.carried.push(json!({DETAILS: details}));
+        }
+        if !self.thinking.is_empty() {
+            reply.carried.push(json!({THINKING: std::mem::take(&mut self.thinking)}));
         }
         if let Some(extra) = self.extra.take() {
             reply.carried.push(json!({EXTRA: extra}));
@@ -437,6 +554,9 @@ impl ReplyReader for OpenAiReader {
             let call = ToolCall { extra, ..ToolCall::new(id, name, &arguments) };
             let is_cut = call.problem.is_some() && reply.stop == Stop::Length;
             reply.calls.push(if is_cut { call.unfinished() } else { call });
+        }
+        if self.announces_call && reply.calls.is_empty() && reply.stop == Stop::End {
+            reply.stop = Stop::NoCall;
         }
         // Some end with `[DONE]` alone.
         !self.is_broken && (self.is_done || is_ended)

@@ -1,4 +1,4 @@
-//! Shared by the wire formats: providers, requests, readers of answers, and faults.
+//! Shared by the wire formats: providers, requests and readers of answers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::llm::{ChatMessage, LlmErrorKind, ModelPrice, ModelPrompt, ModelReply, OnDelta};
+use crate::llm::{ChatMessage, ModelPrice, ModelPrompt, ModelReply, OnDelta};
 use crate::media::ToolMedia;
 use base::secret::Secret;
 use schema::ToolFormat;
@@ -64,6 +64,41 @@ impl Provider {
             Self::Embedded => ("", &[], "embedded"),
         }
     }
+}
+
+/// Providers that are compatible with `OpenAI`, by the names that people look for, and where they are
+/// (the API reference of each).
+const COMPATIBLE: [(&str, &str); 17] = [
+    ("azure", "https://NAME.openai.azure.com/openai/v1"),
+    ("bedrock", "https://bedrock-mantle.REGION.api.aws/v1"),
+    ("cerebras", "https://api.cerebras.ai/v1"),
+    ("deepseek", "https://api.deepseek.com/v1"),
+    ("fireworks", "https://api.fireworks.ai/inference/v1"),
+    ("groq", "https://api.groq.com/openai/v1"),
+    ("grok", "https://api.x.ai/v1"),
+    ("kimi", "https://api.moonshot.ai/v1"),
+    ("llamacpp", "http://127.0.0.1:8080/v1"),
+    ("lmstudio", "http://127.0.0.1:1234/v1"),
+    ("mistral", "https://api.mistral.ai/v1"),
+    ("moonshot", "https://api.moonshot.ai/v1"),
+    ("openrouter", "https://openrouter.ai/api/v1"),
+    ("together", "https://api.together.xyz/v1"),
+    (
+        "vertex",
+        "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION/endpoints/openapi",
+    ),
+    ("vllm", "http://127.0.0.1:8000/v1"),
+    ("xai", "https://api.x.ai/v1"),
+];
+
+/// Where a provider is that is reached as one compatible with `OpenAI`: by its name, however it is
+/// written.
+pub fn compatible_address(name: &str) -> Option<&'static str> {
+    let plain = name.chars().filter(char::is_ascii_alphanumeric);
+    let plain = plain.collect::<String>().to_ascii_lowercase();
+    let plain = plain.strip_suffix("ai").unwrap_or(&plain);
+    let is_it = |known: &str| known.strip_suffix("ai").unwrap_or(known) == plain;
+    COMPATIBLE.iter().find(|(known, _)| is_it(known)).map(|(_, address)| *address)
 }
 
 /// Names of Mistral's models.
@@ -162,12 +197,48 @@ impl RemoteConfig {
             takes: None,
             keep_alive: None,
             price: None,
-            max_output: 8_192,
-            idle: Duration::from_secs(90),
+            // With its reasoning, which some count among it.
+            max_output: 32_000,
+            // Models think for minutes without a word, and what is asked again is paid again.
+            idle: Duration::from_secs(300),
             attempts: 4,
             backoff: Duration::from_secs(1),
         }
     }
+}
+
+/// Cuts what a request adds by itself from an address that was copied whole.
+pub(super) fn trim_endpoint(url: &mut Url) {
+    let path = url.path().trim_end_matches('/');
+    let ends = ["/chat/completions", "/responses", "/messages", "/api/chat"];
+    if let Some(base) = ends.iter().find_map(|end| path.strip_suffix(end)) {
+        let base = base.to_owned();
+        url.set_path(&base);
+    }
+}
+
+/// What to use instead of an address whose requests are signed one by one, which no key here does:
+/// Amazon's and Google's clouds have others for keys and tokens (Amazon Bedrock user guide, Mantle and
+/// API keys; Vertex AI guide, `OpenAI` compatibility and express mode).
+pub(super) fn signing_address(url: &Url) -> Option<String> {
+    let host = url.host_str().unwrap_or_default();
+    let path = url.path();
+    let is_compatible = ["/openai", "/anthropic"].iter().any(|part| path.contains(part));
+    if host.starts_with("bedrock-runtime") && host.contains("amazonaws.com") && !is_compatible {
+        let region = host.split('.').nth(1).unwrap_or("REGION");
+        return Some(format!(
+            "{host} wants each request signed, which is not done here; Bedrock takes its API keys at \
+             https://bedrock-mantle.{region}.api.aws/v1 (--provider openai) and, for Claude, at \
+             https://bedrock-mantle.{region}.api.aws/anthropic/v1 (--provider anthropic)"
+        ));
+    }
+    if host.ends_with("aiplatform.googleapis.com") && path.contains("/publishers/anthropic") {
+        return Some(format!(
+            "{host} has an API of its own for Claude, which is not spoken here; a proxy that is \
+             compatible with OpenAI reaches it (--provider openai --base-url URL)"
+        ));
+    }
+    None
 }
 
 /// What a request is made from beside the prompt.
@@ -279,6 +350,11 @@ fn short_id(id: &str) -> String {
     digits.collect()
 }
 
+/// Whether a carried block stands for text or a call of the answer, to keep their order.
+pub(super) fn is_placed(block: &Value) -> bool {
+    block["type"] == "text" || block["type"] == "tool_use"
+}
+
 /// Reads the stream of one answer.
 pub(super) trait ReplyReader: Send {
     /// Processes one event.
@@ -287,112 +363,4 @@ pub(super) trait ReplyReader: Send {
     /// Completes the calls at the end of the stream; returns whether the answer was complete.
     /// `is_ended` tells that the stream said itself that it has ended (`[DONE]`).
     fn finish(&mut self, reply: &mut ModelReply, is_ended: bool) -> bool;
-}
-
-/// The words of an error: `message` with most, `detail` or `errors` with others, as text or as a list of
-/// the fields at fault (Mistral, vLLM: `loc` and `msg`); and what a router was told itself (`OpenRouter`
-/// API reference, Errors, `metadata.raw`).
-fn error_text(error: &Value) -> String {
-    /// Nested deeper, there are no words.
-    const MAX_ERROR_DEPTH: usize = 4;
-    fn words(value: &Value, depth: usize) -> String {
-        match value {
-            _ if depth > MAX_ERROR_DEPTH => String::new(),
-            Value::String(text) => text.clone(),
-            Value::Array(list) => {
-                let all = list.iter().map(|one| words(one, depth + 1));
-                all.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
-            }
-            Value::Object(map) => {
-                let keys = ["message", "msg", "detail", "errors", "error"];
-                let found = keys.iter().filter_map(|key| map.get(*key));
-                let text = found.map(|value| words(value, depth + 1)).find(|text| !text.is_empty());
-                let text = text.unwrap_or_default();
-                let place = map.get("loc").and_then(Value::as_array).into_iter().flatten();
-                let place: Vec<String> = place
-                    .map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned))
-                    .collect();
-                if place.is_empty() { text } else { format!("{}: {text}", place.join(".")) }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
-        }
-    }
-    let text = words(error, 0);
-    let raw = error.pointer("/metadata/raw").and_then(Value::as_str).unwrap_or_default();
-    let behind = match serde_json::from_str::<Value>(raw) {
-        Ok(value) => words(&value, 0),
-        Err(_) => raw.to_owned(),
-    };
-    if behind.is_empty() { text } else { format!("{text}: {behind}") }
-}
-
-/// How providers say that a prompt does not fit.
-const TOO_LONG: [&str; 7] = [
-    "context_length",
-    "too long",
-    "maximum context",
-    "context size",
-    "context length",
-    "context window",
-    "input token count",
-];
-
-/// Why one attempt failed.
-pub(super) struct Fault {
-    pub(super) kind: LlmErrorKind,
-    pub(super) message: String,
-    /// Whether it is transient: a retry may succeed.
-    pub(super) passes: bool,
-    /// The retry delay that the provider asked for.
-    pub(super) after: Option<Duration>,
-    /// The status of an error response.
-    pub(super) status: Option<u16>,
-}
-
-impl Fault {
-    pub(super) fn new(kind: LlmErrorKind, message: impl Into<String>) -> Self {
-        use LlmErrorKind::{Cut, RateLimited, Server, Timeout, Unreachable};
-        let passes = matches!(kind, Cut | RateLimited | Server | Timeout | Unreachable);
-        Self { kind, message: message.into(), passes, after: None, status: None }
-    }
-
-    /// Classifies a provider's error object: most have `message` and a word for the kind.
-    pub(super) fn reported(status: Option<u16>, error: &Value) -> Self {
-        use LlmErrorKind as K;
-        // Ollama passes the error of its runner on as text.
-        let within = error.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
-        if let Some(inner) = within.as_ref().and_then(|within| within.get("error")) {
-            return Self::reported(status, inner);
-        }
-        let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
-        let text = error_text(error);
-        let words = format!("{} {} {}", word("type"), word("code"), word("status")).to_lowercase();
-        let code = error.get("code").and_then(Value::as_u64).or_else(|| word("code").parse().ok());
-        let code = code.and_then(|code| u16::try_from(code).ok());
-        let says = |part: &str| words.contains(part) || text.to_lowercase().contains(part);
-        // A field that is too long is not the prompt.
-        let is_field = says("array too long") || says("string too long");
-        let kind = match status.or(code) {
-            _ if !is_field && TOO_LONG.iter().any(|part| says(part)) => K::TooLong,
-            _ if words.contains("insufficient_quota") => K::RateLimited,
-            Some(413) => K::TooLong,
-            Some(401 | 403) => K::Unauthorized,
-            Some(429) => K::RateLimited,
-            Some(408 | 409 | 500..) => K::Server,
-            Some(_) => K::Refused,
-            None if words.contains("rate_limit") => K::RateLimited,
-            None if words.contains("authentication") || words.contains("permission") => {
-                K::Unauthorized
-            }
-            None if words.contains("invalid_request") => K::Refused,
-            None => K::Server,
-        };
-        let mut fault = Self { status, ..Self::new(kind, text) };
-        fault.passes &= !words.contains("insufficient_quota");
-        let details = error.get("details").and_then(Value::as_array);
-        let delay = details.into_iter().flatten().find_map(|d| d.get("retryDelay")?.as_str());
-        let delay = delay.and_then(|delay| delay.strip_suffix('s')?.parse().ok());
-        fault.after = delay.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        fault
-    }
 }

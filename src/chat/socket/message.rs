@@ -40,6 +40,9 @@ pub(super) enum ClientMessage {
         /// Files to send with it.
         #[serde(default)]
         files: Vec<AttachedFile>,
+        /// Whether the files of the message that it replaces go with it too.
+        #[serde(default)]
+        keep_files: bool,
     },
     /// Resume a session after event `lastSeq`.
     Resume { session: String, last_seq: u64 },

@@ -166,6 +166,7 @@ impl Talking {
                     MessageRefusal::Busy => "the answer is not complete",
                     MessageRefusal::NoSuchMessage => "there is no such message",
                     MessageRefusal::Deleted => "the session was deleted",
+                    MessageRefusal::NoFiles => "the files of that message are gone",
                 })?;
             }
             ChatCommand::Abort => _ = self.session.abort(),
@@ -195,7 +196,7 @@ impl Talking {
                 self.show(session.ok_or("there is no such conversation any more")?).await;
             }
             ChatCommand::Branch(at) => {
-                let copy = self.sessions.branch(&self.session, at);
+                let copy = self.sessions.branch(&self.session, at).await;
                 self.show(copy.ok_or("there are too many conversations")?).await;
             }
             ChatCommand::Model(name) => {

@@ -107,6 +107,18 @@ async fn a_small_model_gets_no_more_than_it_takes() {
 }
 
 #[tokio::test]
+async fn a_model_that_somebody_loaded_with_more_is_not_loaded_again_with_less() {
+    let running = json!({"models": [{"name": "test-model:latest", "context_length": 65_536}]});
+    let provider = Provider::new(vec![text("Hi.")])
+        .describes("/api/show", shown(131_072, &ALL))
+        .describes("/api/ps", running);
+    let scene = Scene::new().await;
+    let model = model(remote(Format::Ollama, &provider));
+    scene.turn(model, &mut Conversation::default(), "go").await;
+    assert_eq!(provider.requests()[0].body["options"]["num_ctx"], 65_536);
+}
+
+#[tokio::test]
 async fn a_model_without_tool_calls_is_asked_for_blocks() {
     let provider = Provider::new(vec![
         text("I look.\n```tool\n{\"tool\": \"a__read\", \"arguments\": {}}\n```\n"),

@@ -914,6 +914,25 @@ async fn sessions_are_listed_searched_renamed_branched_and_deleted() {
     let copy = client.until("truncated").await;
     assert_eq!(find(&copy, "connection")["resumed"], true);
     assert_eq!(copy.last().unwrap()["snapshot"]["messages"], json!([]));
+    // Copies have names of their own.
+    for _ in 0..2 {
+        client.send(json!({"type": "resume", "session": oslo, "lastSeq": 0})).await;
+        client.until("done").await;
+        client.send(json!({"type": "branch"})).await;
+        client.until("truncated").await;
+    }
+    let mut titles = listed(&mut client, "north").await;
+    titles.sort_unstable();
+    assert_eq!(titles, ["North", "North (2)", "North (3)"]);
+    client.send(json!({"type": "new"})).await;
+    client.until("connection").await;
+    for title in ["North (2)", "North (3)"] {
+        client.send(json!({"type": "sessions", "query": title})).await;
+        let found = client.until("sessions").await.pop().unwrap();
+        let id = found["sessions"][0]["id"].clone();
+        client.send(json!({"type": "delete", "session": id})).await;
+        client.until("sessions").await;
+    }
     for (id, is_known) in [(&bergen, true), (&oslo, true), (&oslo, false)] {
         client.send(json!({"type": "delete", "session": id})).await;
         let told = client.until("sessions").await;
@@ -922,6 +941,59 @@ async fn sessions_are_listed_searched_renamed_branched_and_deleted() {
     assert_eq!(listed(&mut client, "").await, Vec::<String>::new());
     client.send(json!({"type": "resume", "session": oslo, "lastSeq": 0})).await;
     assert_eq!(client.until("error").await.last().unwrap()["code"], "noSession");
+}
+
+#[tokio::test]
+async fn a_message_that_is_sent_again_takes_its_files_along() {
+    let answers = vec![text("Wet."), text("Still wet."), text("Dry."), text("Blank.")];
+    let service = Service::new(usual(answers)).await;
+    let mut client = service.connect().await;
+    client
+        .send(json!({"type": "message", "text": "how is it?", "files": [
+            {"name": "a.md", "text": "rain"}, {"name": "p.png", "data": "cG5n", "mimeType": "image/png"},
+        ]}))
+        .await;
+    let events = client.until("done").await;
+    let attached = json!({"written": "how is it?", "names": ["a.md", "p.png"], "pictures": 1});
+    assert_eq!(find(&events, "message")["attached"], attached);
+    let sent = || service.provider.requests().pop().unwrap().body["messages"].to_string();
+    assert!(sent().contains("rain"));
+    // The model takes no pictures, so this one is gone, and that is told.
+    let again = json!({"type": "message", "text": "how is it?", "at": 0, "keepFiles": true});
+    client.send(again).await;
+    let refused = client.until("error").await.pop().unwrap();
+    assert_eq!(refused["code"], "noFiles", "{refused}");
+    client
+        .send(json!({"type": "message", "text": "how is it?", "at": 0, "files": [
+            {"name": "a.md", "text": "rain"},
+        ]}))
+        .await;
+    client.until("done").await;
+    // From another page, which was only told of them.
+    let mut other = service.connect().await;
+    other.resume(&client.id, 0).await;
+    other.until("done").await;
+    other.until("done").await;
+    other.send(json!({"type": "message", "text": "and now?", "at": 0, "keepFiles": true})).await;
+    let events = other.until("done").await;
+    let shown = find(&events, "message");
+    assert_eq!((&shown["text"], &shown["at"]), (&json!("and now?\n[a.md]"), &json!(0)));
+    let body = sent();
+    assert!(body.contains("and now?\\n\\na.md:\\n```\\nrain\\n```"), "{body}");
+    assert!(!body.contains("how is it?"), "{body}");
+    // Without words, its files alone; and nothing is nothing.
+    other.send(json!({"type": "message", "text": "", "at": 0, "keepFiles": true})).await;
+    other.until("done").await;
+    assert!(sent().contains("a.md:"), "{}", sent());
+    other.send(json!({"type": "message", "text": "plain"})).await;
+    other.until("done").await;
+    for message in [
+        json!({"type": "message", "text": "", "at": 1, "keepFiles": true}),
+        json!({"type": "message", "text": "", "keepFiles": true}),
+    ] {
+        other.send(message).await;
+        assert_eq!(other.until("error").await.pop().unwrap()["type"], "error");
+    }
 }
 
 #[tokio::test]
@@ -1137,6 +1209,32 @@ async fn signed_in(service: &Service) -> Option<Page> {
 /// Puts words into the field of the page and sends them.
 fn ask(text: &str) -> String {
     format!("at('text').value = '{text}'; at('say').requestSubmit()")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_keeps_its_files_on_the_page_after_a_reload() {
+    let service = Service::new(usual(vec![text("One."), text("Two."), text("Three.")])).await;
+    let Some(mut page) = signed_in(&service).await else { return };
+    page.run("attach([new File(['from a file'], 'a.txt')])").await;
+    page.until("at('files').innerText.includes('a.txt')").await;
+    page.run(&ask("look")).await;
+    page.until("log.innerText.includes('One.') && !running").await;
+    page.run("location.reload()").await;
+    let is_back = "typeof at === 'function' && !at('say').hidden && log.innerText.includes('One.')";
+    page.until(is_back).await;
+    let sent = || service.provider.requests().pop().unwrap().body["messages"].to_string();
+    page.run("log.querySelectorAll('.me button')[1].click()").await;
+    page.until("log.innerText.includes('Two.') && !running").await;
+    assert!(sent().contains("look\\n\\na.txt:\\n```\\nfrom a file\\n```"), "{}", sent());
+    assert_eq!(page.run("log.querySelectorAll('.me').length").await, 1);
+    // Edited, with the file beside the words; and without it.
+    page.run("log.querySelectorAll('.me button')[0].click()").await;
+    assert_eq!(page.run("at('text').value").await, "look");
+    assert_eq!(page.run("at('files').innerText").await, "a.txt ✕");
+    page.run("at('files').querySelector('button').click()").await;
+    page.run(&ask("look up")).await;
+    page.until("log.innerText.includes('Three.') && !running").await;
+    assert!(sent().contains("look up") && !sent().contains("from a file"), "{}", sent());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,6 +18,9 @@ struct Stream {
     #[serde(rename = "stream")]
     file: String,
     provider: Format,
+    /// What stands behind the address of the provider.
+    #[serde(default)]
+    path: String,
     quirk: String,
     source: String,
     /// The text of the answer.
@@ -103,7 +106,8 @@ async fn every_recorded_stream_is_read_and_its_state_goes_back() {
     for it in streams {
         let about = format!("{} ({}; {})", it.file, it.quirk, it.source);
         let recorded = std::fs::read_to_string(folder.join(&it.file)).unwrap();
-        let provider = Provider::new(vec![Answer::Recorded(recorded), text("Done.")]);
+        let mut provider = Provider::new(vec![Answer::Recorded(recorded), text("Done.")]);
+        provider.url += &it.path;
         let scene = Scene::new().await;
         let mut talk = Conversation::default();
         let model = model(it.provider, &provider);

@@ -1,0 +1,412 @@
+//! Why an attempt failed: the words, the kind, and whether and when another one may succeed. Pure.
+
+use std::time::Duration;
+
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+use crate::llm::{LlmErrorKind, TokenUsage};
+
+/// The words of an error: `message` with most, `detail` or `errors` with others, as text or as a list of
+/// the fields at fault (Mistral, vLLM: `loc` and `msg`); and what a router was told itself (`OpenRouter`
+/// API reference, Errors, `metadata.raw`).
+fn error_text(error: &Value) -> String {
+    /// Nested deeper, there are no words.
+    const MAX_ERROR_DEPTH: usize = 4;
+    fn words(value: &Value, depth: usize) -> String {
+        match value {
+            _ if depth > MAX_ERROR_DEPTH => String::new(),
+            Value::String(text) => text.clone(),
+            Value::Array(list) => {
+                let all = list.iter().map(|one| words(one, depth + 1));
+                all.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
+            }
+            Value::Object(map) => {
+                let keys = ["message", "msg", "detail", "errors", "error"];
+                let found = keys.iter().filter_map(|key| map.get(*key));
+                let text = found.map(|value| words(value, depth + 1)).find(|text| !text.is_empty());
+                let text = text.unwrap_or_default();
+                let place = map.get("loc").and_then(Value::as_array).into_iter().flatten();
+                let place: Vec<String> = place
+                    .map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned))
+                    .collect();
+                if place.is_empty() { text } else { format!("{}: {text}", place.join(".")) }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
+        }
+    }
+    let text = words(error, 0);
+    let raw = error.pointer("/metadata/raw").and_then(Value::as_str).unwrap_or_default();
+    let behind = match serde_json::from_str::<Value>(raw) {
+        Ok(value) => words(&value, 0),
+        Err(_) => raw.to_owned(),
+    };
+    if behind.is_empty() { text } else { format!("{text}: {behind}") }
+}
+
+/// The error that an event of an answer holds: in a field of its own, within the response (`OpenAI`
+/// Responses API, `response.failed`) or the choice (`OpenRouter` API reference, Errors, mid-stream), or as
+/// the event itself.
+pub(super) fn error_within(event: &Value) -> Option<&Value> {
+    let is_one = |error: &&Value| match error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Array(_) => true,
+    };
+    let places = ["/error", "/response/error", "/choices/0/error"];
+    let within = places.iter().find_map(|place| event.pointer(place).filter(is_one));
+    let whole = Some(event).filter(|it| it["object"] == "error" || it["type"] == "error");
+    within.or(whole)
+}
+
+/// How providers say that a prompt does not fit.
+const TOO_LONG: [&str; 8] = [
+    "context_length",
+    "too long",
+    "maximum context",
+    "context size",
+    "context length",
+    "context window",
+    "input token count",
+    // One request above what the account may send in a minute (Groq guide, Rate limits; OpenAI guide,
+    // Rate limits): waiting does not help.
+    "request too large",
+];
+
+/// How providers say that the account is empty or its limit reached, which no waiting helps (OpenAI
+/// guide, Error codes, `insufficient_quota`; Anthropic API reference, Errors; DeepSeek guide, Error
+/// codes, 402; OpenRouter API reference, Errors, 402; xAI guide, billing).
+const SPENT: [&str; 9] = [
+    "insufficient_quota",
+    "insufficient_balance",
+    "insufficient balance",
+    "insufficient credits",
+    "billing_hard_limit",
+    "credit balance is too low",
+    "requires more credits",
+    "used all available credits",
+    "spending limit",
+];
+
+/// How providers say that a filter refused the prompt (Azure OpenAI guide, Content filtering; OpenRouter
+/// API reference, Errors, moderation; Alibaba Model Studio guide, Error messages; DeepSeek's words;
+/// Anthropic's words).
+const FILTERED: [&str; 8] = [
+    "content_filter",
+    "content management policy",
+    "content_policy_violation",
+    "content filtering policy",
+    "data_inspection_failed",
+    "content exists risk",
+    "requires moderation",
+    "prompt was flagged",
+];
+
+/// How providers say with status 400 that the key is wrong (Gemini guide, Troubleshooting; xAI guide,
+/// Debugging).
+const WRONG_KEY: [&str; 3] = ["api key not valid", "api_key_invalid", "incorrect api key"];
+
+/// Why one attempt failed.
+pub(super) struct Fault {
+    pub(super) kind: LlmErrorKind,
+    pub(super) message: String,
+    /// Whether it is transient: a retry may succeed.
+    pub(super) passes: bool,
+    /// The retry delay that the provider asked for.
+    pub(super) after: Option<Duration>,
+    /// The status of an error response.
+    pub(super) status: Option<u16>,
+    /// What the attempt has used before it broke off.
+    pub(super) spent: TokenUsage,
+}
+
+impl Fault {
+    pub(super) fn new(kind: LlmErrorKind, message: impl Into<String>) -> Self {
+        use LlmErrorKind::{Cut, RateLimited, Server, Timeout, Unreachable};
+        let passes = matches!(kind, Cut | RateLimited | Server | Timeout | Unreachable);
+        let (after, status, spent) = (None, None, TokenUsage::default());
+        Self { kind, message: message.into(), passes, after, status, spent }
+    }
+
+    /// Classifies a provider's error object: most have `message` and a word for the kind.
+    pub(super) fn reported(status: Option<u16>, error: &Value) -> Self {
+        use LlmErrorKind as K;
+        // Ollama passes the error of its runner on as text.
+        let within = error.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        if let Some(inner) = within.as_ref().and_then(|within| within.get("error")) {
+            return Self::reported(status, inner);
+        }
+        let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
+        let text = error_text(error);
+        let words = format!("{} {} {}", word("type"), word("code"), word("status")).to_lowercase();
+        let code = error.get("code").and_then(Value::as_u64).or_else(|| word("code").parse().ok());
+        let code = code.and_then(|code| u16::try_from(code).ok());
+        let lower = text.to_lowercase();
+        let says = |part: &&str| words.contains(part) || lower.contains(part);
+        // A field that is too long is not the prompt.
+        let is_field = says(&"array too long") || says(&"string too long");
+        let code = status.or(code);
+        let is_spent = code == Some(402) || SPENT.iter().any(says);
+        let kind = match code {
+            _ if FILTERED.iter().any(says) => K::Filtered,
+            _ if is_spent => K::RateLimited,
+            _ if WRONG_KEY.iter().any(says) => K::Unauthorized,
+            _ if !is_field && TOO_LONG.iter().any(says) => K::TooLong,
+            Some(413) => K::TooLong,
+            Some(401 | 403) => K::Unauthorized,
+            Some(429) => K::RateLimited,
+            Some(408 | 409 | 500..) => K::Server,
+            Some(_) => K::Refused,
+            None if words.contains("rate_limit") => K::RateLimited,
+            None if words.contains("authentication") || words.contains("permission") => {
+                K::Unauthorized
+            }
+            None if words.contains("invalid_request") || words.contains("invalid_prompt") => {
+                K::Refused
+            }
+            None => K::Server,
+        };
+        let mut fault = Self { status, ..Self::new(kind, text) };
+        let details = error.get("details").and_then(Value::as_array);
+        let details = || details.into_iter().flatten();
+        // A quota of the day, or none at all (Gemini guide, Rate limits, `QuotaFailure`).
+        let mut quotas =
+            details().filter_map(|detail| detail.get("violations")?.as_array()).flatten();
+        let is_daily =
+            quotas.any(|quota| quota["quotaId"].as_str().is_some_and(|id| id.contains("PerDay")));
+        fault.passes &= !is_spent && !is_daily && !lower.contains("limit: 0,");
+        let delay = details().find_map(|detail| detail.get("retryDelay")?.as_str());
+        let delay = delay.and_then(|delay| delay.strip_suffix('s')?.parse().ok());
+        fault.after = delay.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        fault
+    }
+
+    /// Whether the provider says that it has no such model.
+    pub(super) fn names_model(&self) -> bool {
+        let text = self.message.to_lowercase();
+        let is_absent =
+            ["not found", "does not exist", "not exist", "unknown model", "not a valid model"];
+        matches!(self.status, Some(400 | 404 | 422))
+            && text.contains("model")
+            && is_absent.iter().any(|part| text.contains(part))
+    }
+
+    /// Adds what the headers of an error response tell of another attempt.
+    pub(super) fn with_headers(mut self, headers: &HeaderMap) -> Self {
+        let asked = asked_delay(headers, jiff::Timestamp::now());
+        // What waits for requests that are under way (OpenRouter API reference, Errors, 402).
+        self.passes |= self.status == Some(402) && headers.contains_key("retry-after");
+        // The clients of OpenAI and Anthropic read it likewise.
+        self.passes &= text(headers, "x-should-retry") != Some("false");
+        // Anthropic says that it is overloaded with 529.
+        if self.passes {
+            self.after = asked.or(self.after);
+        }
+        self
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// The delay that the headers ask for: `retry-after`, in seconds or as a date, or in milliseconds; else
+/// the time until a limit that is used up begins anew.
+fn asked_delay(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
+    let number = |name: &str| text(headers, name)?.parse::<f64>().ok();
+    let until = |time: jiff::Timestamp| (time.as_millisecond() - now.as_millisecond()) as f64 / 1e3;
+    let date = || {
+        let date = jiff::fmt::rfc2822::parse(text(headers, "retry-after")?).ok()?;
+        Some(until(date.timestamp()))
+    };
+    let seconds = number("retry-after-ms").map(|ms| ms / 1_000.0);
+    let seconds = seconds.or_else(|| number("retry-after")).or_else(date).or_else(|| {
+        LIMITS
+            .iter()
+            .filter_map(|(left, reset)| {
+                let is_used_up = number(left).is_some_and(|left| left <= 0.0);
+                let reset = text(headers, reset).filter(|_| is_used_up)?;
+                time_span(reset).or_else(|| {
+                    let time = match reset.parse::<i64>() {
+                        Ok(ms) if ms > 1_000_000_000_000 => jiff::Timestamp::from_millisecond(ms),
+                        Ok(seconds) => jiff::Timestamp::from_second(seconds),
+                        Err(_) => reset.parse(),
+                    };
+                    Some(until(time.ok()?))
+                })
+            })
+            .reduce(f64::max)
+    });
+    Duration::try_from_secs_f64(seconds?.max(0.0)).ok()
+}
+
+/// The headers that tell how much of a limit is left, and when it begins anew (`OpenAI` and Groq guides,
+/// Rate limits, as a span of time; Anthropic API reference, Rate limits, as a time; `OpenRouter` API
+/// reference, Limits, in milliseconds).
+const LIMITS: [(&str, &str); 7] = [
+    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
+    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
+    ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
+    ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
+    ("x-ratelimit-remaining", "x-ratelimit-reset"),
+];
+
+/// A span such as `1s`, `6m0s`, `2m59.56s` or `120ms`, in seconds.
+fn time_span(text: &str) -> Option<f64> {
+    let (mut rest, mut seconds) = (text, 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, unit) = rest.split_at(digits);
+        let length = unit.find(|c: char| c.is_ascii_digit()).unwrap_or(unit.len());
+        let factor = match &unit[..length] {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        seconds += number.parse::<f64>().ok()? * factor;
+        rest = &unit[length..];
+    }
+    (!text.is_empty()).then_some(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_apart_by_what_helps() {
+        use LlmErrorKind as K;
+        for (status, error, kind, passes) in [
+            (
+                429,
+                json!({"code": "rate_limit_exceeded", "message": "slow down"}),
+                K::RateLimited,
+                true,
+            ),
+            (
+                429,
+                json!({"code": "insufficient_quota", "message": "You exceeded your current quota"}),
+                K::RateLimited,
+                false,
+            ),
+            (
+                429,
+                json!({"message": "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 41000."}),
+                K::TooLong,
+                false,
+            ),
+            (402, json!({"message": "Insufficient Balance"}), K::RateLimited, false),
+            (
+                402,
+                json!({"code": 402, "message": "This request requires more credits, or fewer max_tokens."}),
+                K::RateLimited,
+                false,
+            ),
+            (
+                400,
+                json!({"type": "invalid_request_error", "message": "Your credit balance is too low to access the Anthropic API."}),
+                K::RateLimited,
+                false,
+            ),
+            (
+                400,
+                json!({"code": 400, "message": "API key not valid. Please pass a valid API key.", "status": "INVALID_ARGUMENT"}),
+                K::Unauthorized,
+                false,
+            ),
+            (
+                400,
+                json!({"code": "content_filter", "message": "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."}),
+                K::Filtered,
+                false,
+            ),
+            (
+                403,
+                json!({"code": 403, "message": "Your chosen model requires moderation and your input was flagged"}),
+                K::Filtered,
+                false,
+            ),
+            (400, json!({"message": "Content Exists Risk"}), K::Filtered, false),
+            (529, json!({"type": "overloaded_error", "message": "Overloaded"}), K::Server, true),
+            (
+                429,
+                json!({"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "quota", "details": [
+                    {"violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},
+                    {"retryDelay": "13s"},
+                ]}),
+                K::RateLimited,
+                false,
+            ),
+            (
+                429,
+                json!({"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "quota", "details": [
+                    {"violations": [{"quotaId": "GenerateRequestsPerMinutePerProjectPerModel"}]},
+                    {"retryDelay": "13s"},
+                ]}),
+                K::RateLimited,
+                true,
+            ),
+        ] {
+            let fault = Fault::reported(Some(status), &error);
+            assert_eq!((fault.kind, fault.passes), (kind, passes), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_delay_is_what_the_headers_ask_for() {
+        let now: jiff::Timestamp = "2026-11-02T09:00:00Z".parse().unwrap();
+        for (headers, seconds) in [
+            (&[("retry-after", "7")][..], Some(7.0)),
+            (&[("retry-after", "7"), ("retry-after-ms", "250")], Some(0.25)),
+            (&[("retry-after", "Mon, 02 Nov 2026 09:00:20 GMT")], Some(20.0)),
+            (&[("retry-after", "soon")], None),
+            (
+                &[
+                    ("x-ratelimit-remaining-requests", "0"),
+                    ("x-ratelimit-reset-requests", "1m2.5s"),
+                    ("x-ratelimit-remaining-tokens", "12"),
+                    ("x-ratelimit-reset-tokens", "9h"),
+                ],
+                Some(62.5),
+            ),
+            (
+                &[
+                    ("anthropic-ratelimit-output-tokens-remaining", "0"),
+                    ("anthropic-ratelimit-output-tokens-reset", "2026-11-02T09:00:30Z"),
+                ],
+                Some(30.0),
+            ),
+            (&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1793610005000")], Some(5.0)),
+            (&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1")], Some(0.0)),
+            (&[("x-ratelimit-remaining", "3"), ("x-ratelimit-reset", "9s")], None),
+        ] {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.insert(*name, value.parse().unwrap());
+            }
+            let expected = seconds.map(Duration::from_secs_f64);
+            assert_eq!(asked_delay(&map, now), expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_provider_that_says_not_to_try_again_is_not_asked_again() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-should-retry", "false".parse().unwrap());
+        let busy = || Fault::reported(Some(503), &json!({"message": "busy"}));
+        assert!(busy().passes && !busy().with_headers(&headers).passes);
+        let mut headers = HeaderMap::new();
+        headers.insert("retry-after", "3".parse().unwrap());
+        let waits = json!({"code": 402, "message": "in_flight_budget_exhausted"});
+        let waits = Fault::reported(Some(402), &waits).with_headers(&headers);
+        assert_eq!((waits.passes, waits.after), (true, Some(Duration::from_secs(3))));
+    }
+}
