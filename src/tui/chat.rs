@@ -28,6 +28,7 @@ use crate::result::markdown::{self, MarkdownSpan};
 use crate::screen::{Help, Screen, is_for_all};
 use crate::widget::{KeyLine, TextInput};
 use host::{HostView, ServerView};
+use protocol::ApprovalId;
 
 type ChatLine = Vec<MarkdownSpan>;
 
@@ -90,6 +91,29 @@ impl ChatScreen {
         !self.entries.is_empty()
     }
 
+    /// The request that this conversation waits for: whether a call may be made, or what a server
+    /// asks while a call of it is under way.
+    pub fn own_request(&self, view: &HostView) -> Option<ApprovalId> {
+        let is_open = |entry: &&ChatEntry| {
+            matches!(&entry.part, ChatPart::Call(ChatCall { result: None, .. }))
+        };
+        let open = self.entries.iter().filter(is_open);
+        let servers = open.filter_map(|entry| match &entry.part {
+            ChatPart::Call(call) => call.server.as_deref(),
+            ChatPart::Person(_) | ChatPart::Text(_) | ChatPart::Note(_) | ChatPart::Problem(_) => {
+                None
+            }
+        });
+        let servers: Vec<&str> = servers.collect();
+        let here = view.pending.values().filter(|it| servers.contains(&it.server.as_str()));
+        let here: Vec<(Option<&str>, ApprovalId)> =
+            here.map(|it| (it.params["caller"].as_str(), it.id)).collect();
+        let is_own = |caller: &str| caller.starts_with("chat:dashboard");
+        let own = here.iter().find(|(caller, _)| caller.is_some_and(is_own));
+        // A server asks; else another caller does.
+        own.or_else(|| here.iter().find(|(caller, _)| caller.is_none())).map(|(_, id)| *id)
+    }
+
     /// Handles news from the chat task.
     pub fn news(&mut self, news: ChatNews) {
         match news {
@@ -128,6 +152,7 @@ impl ChatScreen {
                 self.push(ChatPart::Call(ChatCall {
                     id: text("id").to_owned(),
                     name: SafeText::line(text("name")),
+                    server: event["server"].as_str().map(str::to_owned),
                     arguments: event["arguments"].clone(),
                     progress: SafeText::default(),
                     result: None,
@@ -571,12 +596,17 @@ impl Screen for ChatScreen {
             self.suggestions = suggestions(&ui.model.view);
         }
         self.waits = SafeText::default();
-        if let Some(request) = ui.model.view.pending.values().next() {
+        let pending = &ui.model.view.pending;
+        let own = self.own_request(&ui.model.view).and_then(|id| pending.get(&id));
+        if let Some(request) = own.or_else(|| pending.values().next()) {
             let of = request.during.as_ref().map(|call| format!(" {call}")).unwrap_or_default();
             let key =
                 ui.keymap.spelled(&[KeyScope::Chat, KeyScope::Global], " {answer} to answer ");
-            self.waits =
-                SafeText::cut(&format!(" {}{of} waits for you:{key}", request.server), 200);
+            let words = match request.params["tool"].as_str() {
+                Some(tool) if own.is_some() => format!(" may {tool} be called?{key}"),
+                Some(_) | None => format!(" {}{of} waits for you:{key}", request.server),
+            };
+            self.waits = SafeText::cut(&words, 200);
         }
         self.lay_out(&ui.styles(), ui.area);
     }

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod calls;
+mod chat;
 mod check;
 mod config;
 mod dashboard;

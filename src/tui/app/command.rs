@@ -173,7 +173,7 @@ impl App {
                 self.remember();
             }
             AppAction::Back => self.focus = AppFocus::Pane,
-            AppAction::Answer => match self.todo_of_call().or_else(|| self.first_todo()) {
+            AppAction::Answer => match self.todo_in_view().or_else(|| self.first_todo()) {
                 Some(todo) => self.open_todo(&todo),
                 None => self.toast(ink!("Nothing waits for you"), Role::Ok),
             },
@@ -828,14 +828,19 @@ impl App {
         self.screens.open_entry(server, ListKind::Resources, uri, &self.model, &mut self.out);
     }
 
-    /// Opens an item of the inbox.
-    /// The request that the shown call waits for, if one does.
-    fn todo_of_call(&self) -> Option<Todo> {
-        let open = self.visible_call()?;
-        let id = self.screens.calls.waits_for(open, &self.model.view)?;
+    /// The request that the shown call or conversation waits for, if one does.
+    fn todo_in_view(&self) -> Option<Todo> {
+        let view = &self.model.view;
+        let id = match self.screens.open() {
+            Some(OpenScreen::Chat) => self.screens.chat.as_ref()?.own_request(view)?,
+            Some(OpenScreen::Call(_) | OpenScreen::Answer(_) | OpenScreen::Own(_)) | None => {
+                self.screens.calls.waits_for(self.visible_call()?, view)?
+            }
+        };
         (!self.screens.answers.is_sent(id)).then_some(Todo::Request(id))
     }
 
+    /// Opens an item of the inbox.
     pub(super) fn open_todo(&mut self, todo: &Todo) {
         match todo {
             Todo::Request(id) => self.screens.open_answer(*id, &self.model, &mut self.out),

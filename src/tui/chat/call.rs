@@ -7,6 +7,8 @@ use crate::prelude::*;
 pub(super) struct ChatCall {
     pub id: String,
     pub name: SafeText,
+    /// Its server, if there is such a tool.
+    pub server: Option<String>,
     pub arguments: Value,
     /// How far it is, while it runs.
     pub progress: SafeText,
