@@ -648,7 +648,7 @@ impl AgentTurn<'_> {
         talk: &mut Conversation,
         prompt: &ModelPrompt,
     ) -> Result<Option<ModelReply>, LlmError> {
-        let mut so_far = String::new();
+        let (mut so_far, mut lost) = (String::new(), TokenUsage::default());
         let on_event = self.on_event;
         let mut on = |delta| {
             on_event(match delta {
@@ -657,8 +657,9 @@ impl AgentTurn<'_> {
                     ChatEvent::Text { text }
                 }
                 Delta::Reasoning(text) => ChatEvent::status(StatusKind::Reasoning, text),
-                Delta::Retry { attempt, after, why } => {
+                Delta::Retry { attempt, after, why, spent } => {
                     so_far.clear();
+                    lost.add(spent);
                     let wait = after.as_secs_f64();
                     let why = format!("attempt {attempt} failed: {why}; again in {wait:.1} s");
                     ChatEvent::status(StatusKind::Retrying, why)
@@ -673,6 +674,7 @@ impl AgentTurn<'_> {
         let reply = self.reply(prompt, &mut on).await?;
         if reply.is_none() {
             self.usage.add(aborted(prompt, &so_far));
+            self.usage.add(lost);
         }
         if reply.is_none() && !so_far.is_empty() {
             let text = format!("{so_far} [stopped by the person]");

@@ -272,6 +272,8 @@ pub enum Delta {
         after: Duration,
         /// Why the attempt failed.
         why: SafeText,
+        /// What it has used.
+        spent: TokenUsage,
     },
     /// The provider refused a tool, and is asked again without it.
     LeftOut {

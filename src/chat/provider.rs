@@ -116,6 +116,8 @@ impl ProviderModel {
     const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
     /// Upper bound for the configured number of attempts.
     const MAX_ATTEMPTS: u32 = 4;
+    /// The same where nothing came in time.
+    const MAX_SILENT_ATTEMPTS: u32 = 2;
     /// Limit for reading the body of an error response, in bytes.
     const MAX_ERROR_BYTES: usize = 64 << 10;
     /// Maximum size of an event in an answer, in bytes.
@@ -193,7 +195,7 @@ impl ProviderModel {
         self.fetch(request, &outgoing.headers).await
     }
 
-    /// The address of a path with its query; a query of the base URL goes along (Azure OpenAI API
+    /// The address of a path with its query; a query of the base URL goes along (Azure `OpenAI` API
     /// reference, `api-version`).
     fn url(&self, path: &str) -> Url {
         let mut url = self.config.base_url.clone();
@@ -396,15 +398,19 @@ impl ProviderModel {
     ) -> Result<ModelReply, LlmError> {
         self.learn().await;
         let is_fenced = self.is_fenced();
-        let as_sent = || {
+        let mut drops_state = false;
+        let as_sent = |drops_state: bool| {
             if is_fenced {
                 return in_blocks(prompt);
             }
             let mut sent = self.offer.adapted(prompt);
             wire::fit_ids(&mut sent, &self.config);
+            if drops_state {
+                wire::drop_state(&mut sent, self.config.provider);
+            }
             sent
         };
-        let mut sent = as_sent();
+        let mut sent = as_sent(drops_state);
         let tokens = context::of_prompt(&sent);
         if let Some((tool, why)) = self.offer.excess(prompt).filter(|_| !is_fenced) {
             on(Delta::LeftOut { tool, why });
@@ -424,34 +430,16 @@ impl ProviderModel {
                 Err(fault) => fault,
             };
             lost.add(fault.spent);
-            fault.spent = lost;
-            let is_refused = fault.kind == LlmErrorKind::Refused;
-            if is_refused && self.learn_api(&fault.message) {
+            let spent = std::mem::replace(&mut fault.spent, lost);
+            let is_about_state = !drops_state && fault.is_about_state();
+            let refused = SentRequest { prompt: &sent, body: &outgoing.body };
+            if is_about_state || self.learn_refusal(&fault, refused, on) {
+                drops_state |= is_about_state;
+                sent = as_sent(drops_state);
                 outgoing = self.request(&sent);
-                continue;
-            }
-            let is_learned = is_refused && self.learn_limits(&outgoing.body, &fault.message);
-            // What an account can pay for may be less than what was asked for.
-            let is_dear = fault.status == Some(402) && self.learn_output(&fault.message);
-            if is_learned || is_dear {
-                outgoing = self.request(&sent);
-                continue;
-            }
-            if is_refused && !is_fenced && self.offer.learn_max_tools(&fault.message) {
-                if let Some((tool, why)) = self.offer.excess(prompt) {
+                if let Some((tool, why)) = self.offer.excess(prompt).filter(|_| !is_fenced) {
                     on(Delta::LeftOut { tool, why });
                 }
-                sent = as_sent();
-                outgoing = self.request(&sent);
-                continue;
-            }
-            if is_refused && let Some(tool) = self.offer.leave_out(&sent, &fault.message) {
-                let why = offer::left_out(&tool, &self.redactor.redact(&fault.message));
-                tracing::warn!(target: "mcpdeck::chat", action = "tool left out", tool, "{why}");
-                on(Delta::LeftOut { tool, why });
-                // Each time with one tool less, so this ends.
-                sent = as_sent();
-                outgoing = self.request(&sent);
                 continue;
             }
             if self.config.provider == Provider::Ollama
@@ -471,7 +459,10 @@ impl ProviderModel {
                 self.learn_context(&fault.message, tokens);
             }
             let after = self.pause(&mut fault, attempt);
-            if !fault.passes || attempt >= most {
+            // Silence takes minutes, and may be paid for.
+            let is_silent =
+                fault.kind == LlmErrorKind::Timeout && attempt >= Self::MAX_SILENT_ATTEMPTS;
+            if !fault.passes || attempt >= most || is_silent {
                 if self.config.provider == Provider::Ollama {
                     self.advise(&mut fault).await;
                 } else if fault.names_model() {
@@ -484,7 +475,7 @@ impl ProviderModel {
                 target: "mcpdeck::chat", action = "retry", model = %self.config.model, attempt,
                 delay_ms = after.as_millis() as u64, "{why}"
             );
-            on(Delta::Retry { attempt, after, why });
+            on(Delta::Retry { attempt, after, why, spent });
             tokio::time::sleep(after).await;
             attempt += 1;
         }
@@ -504,6 +495,13 @@ impl ProviderModel {
         fault.passes &= !fault.message.contains(LACKS_MEMORY);
         after
     }
+}
+
+/// A request as it was sent.
+#[derive(Clone, Copy)]
+struct SentRequest<'a> {
+    prompt: &'a ModelPrompt,
+    body: &'a Value,
 }
 
 /// The text of an answer as the person sees it: without reasoning that stands within it, and without
@@ -586,6 +584,31 @@ impl ProviderModel {
             return false;
         }
         self.is_responses.fetch_not(Ordering::Relaxed);
+        true
+    }
+
+    /// Learns from a refusal what to send instead of this prompt and this body; returns whether it did.
+    /// Each time less is sent, or in the other form, so this ends.
+    fn learn_refusal(&self, fault: &Fault, sent: SentRequest<'_>, on: OnDelta<'_>) -> bool {
+        let SentRequest { prompt, body } = sent;
+        let refusal = fault.message.as_str();
+        // What an account can pay for may be less than what was asked for.
+        if fault.status == Some(402) {
+            return self.learn_output(refusal);
+        }
+        if fault.kind != LlmErrorKind::Refused {
+            return false;
+        }
+        if self.learn_api(refusal)
+            || self.learn_limits(body, refusal)
+            || self.offer.learn_max_tools(refusal)
+        {
+            return true;
+        }
+        let Some(tool) = self.offer.leave_out(prompt, refusal) else { return false };
+        let why = offer::left_out(&tool, &self.redactor.redact(refusal));
+        tracing::warn!(target: "mcpdeck::chat", action = "tool left out", tool, "{why}");
+        on(Delta::LeftOut { tool, why });
         true
     }
 

@@ -622,7 +622,8 @@ fn with_attached(text: &str, files: Vec<AttachedFile>) -> Option<UserInput> {
         }
         attached.names.push(name);
     }
-    input.text = input.text.trim_start().to_owned();
+    let start = input.text.len() - input.text.trim_start().len();
+    input.text.drain(..start);
     input.attached = Some(Box::new(attached));
     Some(input)
 }

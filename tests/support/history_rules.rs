@@ -63,7 +63,7 @@ fn roles(messages: &[Value]) -> Option<String> {
     Some(format!("Unexpected role {second} after role {first}"))
 }
 
-/// OpenAI's Responses API: items in their order, reasoning only whole and before what it led to, and
+/// `OpenAI`'s Responses API: items in their order, reasoning only whole and before what it led to, and
 /// nothing that would have to be stored.
 fn responses(body: &Value) -> Option<String> {
     if body.get("messages").is_some() {

@@ -41,6 +41,10 @@ fn error_text(error: &Value) -> String {
         Ok(value) => words(&value, 0),
         Err(_) => raw.to_owned(),
     };
+    // Why a moderation flagged the prompt (the same, Moderation errors).
+    let flagged = error.pointer("/metadata/reasons").and_then(Value::as_array);
+    let flagged: Vec<&str> = flagged.into_iter().flatten().filter_map(Value::as_str).collect();
+    let behind = if behind.is_empty() { flagged.join(", ") } else { behind };
     if behind.is_empty() { text } else { format!("{text}: {behind}") }
 }
 
@@ -74,9 +78,9 @@ const TOO_LONG: [&str; 8] = [
     "request too large",
 ];
 
-/// How providers say that the account is empty or its limit reached, which no waiting helps (OpenAI
-/// guide, Error codes, `insufficient_quota`; Anthropic API reference, Errors; DeepSeek guide, Error
-/// codes, 402; OpenRouter API reference, Errors, 402; xAI guide, billing).
+/// How providers say that the account is empty or its limit reached, which no waiting helps (`OpenAI`
+/// guide, Error codes, `insufficient_quota`; Anthropic API reference, Errors; `DeepSeek` guide, Error
+/// codes, 402; `OpenRouter` API reference, Errors, 402; xAI guide, billing).
 const SPENT: [&str; 9] = [
     "insufficient_quota",
     "insufficient_balance",
@@ -89,8 +93,8 @@ const SPENT: [&str; 9] = [
     "spending limit",
 ];
 
-/// How providers say that a filter refused the prompt (Azure OpenAI guide, Content filtering; OpenRouter
-/// API reference, Errors, moderation; Alibaba Model Studio guide, Error messages; DeepSeek's words;
+/// How providers say that a filter refused the prompt (Azure `OpenAI` guide, Content filtering; `OpenRouter`
+/// API reference, Errors, moderation; Alibaba Model Studio guide, Error messages; `DeepSeek`'s words;
 /// Anthropic's words).
 const FILTERED: [&str; 8] = [
     "content_filter",
@@ -106,6 +110,11 @@ const FILTERED: [&str; 8] = [
 /// How providers say with status 400 that the key is wrong (Gemini guide, Troubleshooting; xAI guide,
 /// Debugging).
 const WRONG_KEY: [&str; 3] = ["api key not valid", "api_key_invalid", "incorrect api key"];
+
+/// How Groq says that its model wrote a call that cannot be read; another attempt may be better (Groq
+/// guide, Tool use, `tool_use_failed`).
+const FAILED_CALL: [&str; 3] =
+    ["tool_use_failed", "tool call validation failed", "failed to call a function"];
 
 /// Why one attempt failed.
 pub(super) struct Fault {
@@ -152,6 +161,7 @@ impl Fault {
             _ if FILTERED.iter().any(says) => K::Filtered,
             _ if is_spent => K::RateLimited,
             _ if WRONG_KEY.iter().any(says) => K::Unauthorized,
+            _ if FAILED_CALL.iter().any(says) => K::Malformed,
             _ if !is_field && TOO_LONG.iter().any(says) => K::TooLong,
             Some(413) => K::TooLong,
             Some(401 | 403) => K::Unauthorized,
@@ -175,11 +185,26 @@ impl Fault {
             details().filter_map(|detail| detail.get("violations")?.as_array()).flatten();
         let is_daily =
             quotas.any(|quota| quota["quotaId"].as_str().is_some_and(|id| id.contains("PerDay")));
+        fault.passes |= fault.kind == K::Malformed;
         fault.passes &= !is_spent && !is_daily && !lower.contains("limit: 0,");
         let delay = details().find_map(|detail| detail.get("retryDelay")?.as_str());
         let delay = delay.and_then(|delay| delay.strip_suffix('s')?.parse().ok());
         fault.after = delay.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         fault
+    }
+
+    /// Whether the provider refuses what it signed itself: reasoning of another key, region or time
+    /// (`OpenAI`, `invalid_encrypted_content`; Anthropic, "Invalid `signature` in `thinking` block";
+    /// Gemini, "missing a `thought_signature`").
+    pub(super) fn is_about_state(&self) -> bool {
+        let text = self.message.to_lowercase();
+        let words =
+            ["encrypted content", "encrypted_content", "thought signature", "thought_signature"];
+        let is_named = words.iter().any(|word| text.contains(word));
+        let is_signature = text.contains("invalid") && text.contains("signature");
+        self.kind == LlmErrorKind::Refused
+            && (is_named || is_signature)
+            && !text.contains("not supported")
     }
 
     /// Whether the provider says that it has no such model.
@@ -337,6 +362,13 @@ mod tests {
             (400, json!({"message": "Content Exists Risk"}), K::Filtered, false),
             (529, json!({"type": "overloaded_error", "message": "Overloaded"}), K::Server, true),
             (
+                400,
+                json!({"type": "invalid_request_error", "code": "tool_use_failed", "message":
+                    "Tool call validation failed: parameters for tool e__echo did not match schema"}),
+                K::Malformed,
+                true,
+            ),
+            (
                 429,
                 json!({"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "quota", "details": [
                     {"violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},
@@ -395,6 +427,14 @@ mod tests {
             let expected = seconds.map(Duration::from_secs_f64);
             assert_eq!(asked_delay(&map, now), expected, "{headers:?}");
         }
+    }
+
+    #[test]
+    fn what_a_moderation_flagged_is_told() {
+        let error = json!({"code": 403, "message": "your input was flagged by moderation",
+            "metadata": {"reasons": ["violence", "hate"], "flagged_input": "x"}});
+        let told = Fault::reported(Some(403), &error).message;
+        assert_eq!(told, "your input was flagged by moderation: violence, hate");
     }
 
     #[test]

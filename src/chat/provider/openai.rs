@@ -166,7 +166,7 @@ fn joined_text(parts: &[Value]) -> Option<Value> {
 }
 
 /// The headers of every request. Azure takes its keys in a header of its own, and tokens of Entra as
-/// everybody does (Azure OpenAI API reference, Authentication).
+/// everybody does (Azure `OpenAI` API reference, Authentication).
 pub(super) fn headers(config: &RemoteConfig) -> Vec<(&'static str, String)> {
     let host = config.base_url.host_str().unwrap_or_default();
     let key = config.key.as_ref().map(|key| match key.expose() {

@@ -65,7 +65,8 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
 /// not supported with this model`, of models that do not reason).
 pub(super) fn refused_field(sent: &Value, refusal: &str) -> Option<&'static str> {
     let names_include = refusal.contains("ncrypted content") || refusal.contains(ENCRYPTED);
-    if names_include && sent.get(INCLUDE).is_some() {
+    let is_unknown = names_include && refusal.contains("not supported");
+    if is_unknown && sent.get(INCLUDE).is_some() {
         return Some(INCLUDE);
     }
     (refusal.contains(LONGEST) && sent.get(LONGEST).is_some()).then_some(LONGEST)

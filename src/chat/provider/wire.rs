@@ -337,6 +337,24 @@ pub(super) fn fit_ids(prompt: &mut ModelPrompt, config: &RemoteConfig) {
     }
 }
 
+/// Takes what the provider signed out of a conversation: it refuses what it signed for another key, or
+/// long ago.
+pub(super) fn drop_state(prompt: &mut ModelPrompt, provider: Provider) {
+    /// What Gemini takes instead of a signature (Gemini guide, Thought signatures, FAQ).
+    const UNSIGNED: &str = "skip_thought_signature_validator";
+    for message in &mut prompt.messages {
+        let ChatMessage::Assistant(reply) = message else { continue };
+        reply.carried.retain(is_placed);
+        for call in &mut reply.calls {
+            call.signature = (provider == Provider::Gemini).then(|| UNSIGNED.to_owned());
+            let place = "/google/thought_signature";
+            if let Some(signature) = call.extra.as_mut().and_then(|it| it.pointer_mut(place)) {
+                *signature = json!(UNSIGNED);
+            }
+        }
+    }
+}
+
 /// Nine letters and digits that stand for an id, always the same ones (FNV-1a).
 fn short_id(id: &str) -> String {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";

@@ -9,6 +9,7 @@ use mcpdeck::chat::{
     ProviderModel, StatusKind,
 };
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{FORMATS, KEY, Scene, call, model, remote, text};
 use crate::provider::{Answer, Piece, Provider};
@@ -50,6 +51,39 @@ async fn attempts_that_broke_off_are_counted_too() {
     scene.turn(model(Format::OpenAi, &provider), &mut Conversation::default(), "go").await;
     let Some(ChatEvent::Done { usage, .. }) = scene.events().pop() else { panic!("no end") };
     assert_eq!((usage.input, usage.output, usage.is_estimate), (11, 7, false));
+}
+
+#[tokio::test]
+async fn an_attempt_that_broke_off_is_counted_when_the_next_one_is_stopped() {
+    let provider = Provider::new(vec![
+        Answer::Cut(vec![Piece::Text("one two three four five six seven eight nine ten eleven")]),
+        Answer::Stalled(vec![Piece::Text("I begin")]),
+    ]);
+    let (scene, cancel) = (Scene::new().await, CancellationToken::new());
+    let mut talk = Conversation::default();
+    let turn = scene.turn_until(model(Format::OpenAi, &provider), &mut talk, "go", &cancel);
+    let stopping = async {
+        while !scene.text().ends_with("I begin") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        cancel.cancel();
+    };
+    let (reason, ()) = Box::pin(async { tokio::join!(turn, stopping) }).await;
+    assert_eq!(reason, DoneReason::Aborted);
+    let Some(ChatEvent::Done { usage, .. }) = scene.events().pop() else { panic!("no end") };
+    assert!(usage.output > 14, "{usage:?}");
+}
+
+#[tokio::test]
+async fn silence_is_waited_for_twice_at_most() {
+    let provider = Provider::new(vec![Answer::Stalled(vec![Piece::Text("Half")])]);
+    let mut config = remote(Format::OpenAi, &provider);
+    config.idle = Duration::from_millis(100);
+    let scene = Scene::new().await;
+    let model = Arc::new(ProviderModel::new(config).unwrap());
+    let reason = scene.turn(model, &mut Conversation::default(), "go").await;
+    assert_eq!((word(&reason).as_str(), error(&scene).0.as_str()), ("failed", "timeout"));
+    assert_eq!(provider.requests().len(), 2);
 }
 
 #[tokio::test]
@@ -191,6 +225,58 @@ async fn nobody_on_this_machine_is_not_waited_for() {
     let reason = scene.turn(model, &mut Conversation::default(), "go").await;
     assert_eq!((word(&reason).as_str(), error(&scene).0.as_str()), ("failed", "unreachable"));
     assert!(!scene.has(StatusKind::Retrying), "{:?}", scene.events());
+}
+
+#[tokio::test]
+async fn what_a_provider_signed_and_refuses_is_left_out_and_the_turn_goes_on() {
+    for (format, path, message) in [
+        (
+            Format::OpenAi,
+            "/responses",
+            "The encrypted content for item rs_1 could not be verified.",
+        ),
+        (Format::Anthropic, "", "messages.1.content.0: Invalid `signature` in `thinking` block"),
+        (Format::Gemini, "", "Function call is missing a thought_signature in functionCall parts."),
+    ] {
+        let provider = Provider::new(vec![
+            Answer::Stream(vec![Piece::Reason("think"), Piece::Call("a__read", "{}")]),
+            refused(400, json!({"message": message})),
+            text("Read."),
+        ]);
+        let mut config = remote(format, &provider);
+        config.base_url = format!("{}{path}", provider.url).parse().unwrap();
+        let model = Arc::new(ProviderModel::new(config).unwrap());
+        let scene = Scene::new().await;
+        let reason = scene.turn(model, &mut Conversation::default(), "go").await;
+        assert_eq!(reason, DoneReason::End, "{format:?}: {:?}", scene.events());
+        let sent: Vec<String> = provider.requests().iter().map(|it| it.body.to_string()).collect();
+        assert!(sent[1].contains("c2lnbmVk") && !sent[2].contains("c2lnbmVk"), "{format:?}");
+        assert!(sent[2].contains("a__read"), "{format:?}: {}", sent[2]);
+        // Twice in one request is the end of it.
+        let provider = Provider::new(vec![
+            Answer::Stream(vec![Piece::Reason("think"), Piece::Call("a__read", "{}")]),
+            refused(400, json!({"message": message})),
+        ]);
+        let scene = Scene::new().await;
+        let mut config = remote(format, &provider);
+        config.base_url = format!("{}{path}", provider.url).parse().unwrap();
+        let model = Arc::new(ProviderModel::new(config).unwrap());
+        let reason = scene.turn(model, &mut Conversation::default(), "go").await;
+        assert_eq!((word(&reason).as_str(), provider.requests().len()), ("failed", 3));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_the_provider_could_not_read_is_tried_again_with_all_tools() {
+    let failed = json!({"type": "invalid_request_error", "code": "tool_use_failed",
+        "message": "tool call validation failed: parameters for tool a__read did not match schema"});
+    let provider = Provider::new(vec![refused(400, failed), text("Hello.")]);
+    let scene = Scene::new().await;
+    let reason =
+        scene.turn(model(Format::OpenAi, &provider), &mut Conversation::default(), "go").await;
+    assert_eq!(reason, DoneReason::End, "{:?}", scene.events());
+    assert!(!scene.has(StatusKind::LeftOut) && scene.has(StatusKind::Retrying));
+    assert!(provider.requests()[1].body["tools"].to_string().contains("a__read"));
 }
 
 #[tokio::test]
