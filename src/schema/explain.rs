@@ -8,6 +8,7 @@ use super::verdict::SchemaVerdict;
 use base::human::count;
 use base::pointer::{child_pointer, place};
 use base::text::json::WrittenNumbers;
+use base::text::nearest;
 use base::{SafeText, Violation};
 
 /// Maximum length of a value or name quoted in a message, in characters.
@@ -118,15 +119,29 @@ fn message(error: &ValidationError<'_>) -> String {
         Kind::MaxProperties { limit } => most(*limit, "entry"),
         Kind::Pattern { pattern } => format!("{} does not match {}", got(), quoted(pattern)),
         Kind::Format { format } => format!("{} is not a valid {}", got(), format_name(format)),
-        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => none_fits(context),
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => none_fits(error, context),
         _ => error.masked().to_string(),
     }
 }
 
 /// Reports the closest alternative: one of the right type, with the fewest errors.
-fn none_fits(context: &[Vec<ValidationError<'static>>]) -> String {
+fn none_fits(own: &ValidationError<'_>, context: &[Vec<ValidationError<'static>>]) -> String {
+    let here = own.instance_path().as_str();
+    if let Some(names) = needs_one(here, context) {
+        return format!("one of {} is required", names.join(", "));
+    }
+    let mut expected = Expected::default();
+    if expected.collect(here, context) {
+        let (instance, values) = (own.instance(), &expected.values);
+        return format!(
+            "{}, got {}{}",
+            expected.text(),
+            preview(instance),
+            meant(values, instance)
+        );
+    }
     let is_of_another_type = |e: &ValidationError<'_>| {
-        e.instance_path().as_str().is_empty()
+        e.instance_path().as_str() == here
             && matches!(e.kind(), Kind::Type { .. } | Kind::Constant { .. })
     };
     let closest = context
@@ -137,41 +152,99 @@ fn none_fits(context: &[Vec<ValidationError<'static>>]) -> String {
     let Some((index, error)) = closest.and_then(|(i, errors)| Some((i, errors.first()?))) else {
         return "fits none of the alternatives".to_owned();
     };
-    if let Some(expected) = only_types(context) {
-        return format!("expected {expected}, got {}", preview(error.instance()));
-    }
     let (all, first) = (context.len(), violations(error).into_iter().next());
-    let why = first.map(|first| format!("{}: {}", place(&first.pointer), first.message));
-    let why = why.unwrap_or_default();
-    format!("fits none of the {all} alternatives; closest is {}: {why}", index + 1)
+    let why = first.map(|first| {
+        // The reader knows where the alternatives stand.
+        let below = first.pointer.strip_prefix(here).unwrap_or(&first.pointer);
+        let at = if below.is_empty() { String::new() } else { format!("{below}: ") };
+        format!("{at}{}", first.message)
+    });
+    format!(
+        "fits none of the {all} alternatives; closest is {}: {}",
+        index + 1,
+        why.unwrap_or_default()
+    )
 }
 
-/// The list of expected types, if every alternative failed only because of its type.
-fn only_types(context: &[Vec<ValidationError<'static>>]) -> Option<String> {
-    let mut set = JsonTypeSet::empty();
-    for errors in context {
-        let [error] = errors.as_slice() else { return None };
-        match error.kind() {
-            Kind::Type { kind: TypeKind::Single(t) }
-                if error.instance_path().as_str().is_empty() =>
-            {
-                set = set.insert(*t);
-            }
-            _ => return None,
+/// The names of members, where every alternative lacks one, and nothing else.
+fn needs_one(here: &str, context: &[Vec<ValidationError<'static>>]) -> Option<Vec<String>> {
+    let name = |errors: &Vec<ValidationError<'static>>| match errors.as_slice() {
+        [error] if error.instance_path().as_str() == here => match error.kind() {
+            Kind::Required { property } => property.as_str().map(quoted),
+            _ => None,
+        },
+        _ => None,
+    };
+    let names: Option<Vec<String>> = context.iter().map(name).collect();
+    names.filter(|names| names.len() > 1)
+}
+
+/// What is expected where every alternative says no more of a value than its type, or which values it
+/// may be.
+#[derive(Default)]
+struct Expected {
+    types: Option<JsonTypeSet>,
+    values: Vec<Value>,
+}
+
+impl Expected {
+    /// Adds the alternatives; false when one of them says something else.
+    fn collect(&mut self, here: &str, context: &[Vec<ValidationError<'static>>]) -> bool {
+        context.iter().all(|errors| match errors.as_slice() {
+            [error] if error.instance_path().as_str() == here => match error.kind() {
+                Kind::Type { kind: TypeKind::Single(one) } => {
+                    let types = self.types.take().unwrap_or_else(JsonTypeSet::empty);
+                    self.types = Some(types.insert(*one));
+                    true
+                }
+                Kind::Constant { expected_value } => {
+                    self.values.push(Value::clone(expected_value));
+                    true
+                }
+                Kind::Enum { options } => {
+                    self.values.extend(options.as_array().into_iter().flatten().cloned());
+                    true
+                }
+                Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+                    self.collect(here, context)
+                }
+                _ => false,
+            },
+            _ => false,
+        })
+    }
+
+    fn text(&self) -> String {
+        let types = self.types.as_ref().map(|types| type_list(types.iter()));
+        match (self.values.as_slice(), types) {
+            ([], types) => format!("expected {}", types.unwrap_or_else(|| "nothing".to_owned())),
+            (values, None) => format!("must be {}", listed(values)),
+            (values, Some(types)) => format!("must be {}, or {types}", listed(values)),
         }
     }
-    Some(type_list(set.iter()))
+}
+
+/// Values as a list of what may be.
+fn listed(values: &[Value]) -> String {
+    let shown: Vec<String> = values.iter().take(12).map(preview).collect();
+    let more = match values.len().saturating_sub(12) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("one of {}{more}", shown.join(", "))
 }
 
 fn one_of(options: &Value, instance: &Value) -> String {
     let options: &[Value] = options.as_array().map_or(&[], Vec::as_slice);
-    let shown: Vec<String> = options.iter().take(12).map(preview).collect();
-    let more = if options.len() > 12 {
-        format!(" and {} more", options.len() - 12)
-    } else {
-        String::new()
-    };
-    format!("must be one of {}{more}, got {}", shown.join(", "), preview(instance))
+    format!("must be {}, got {}{}", listed(options), preview(instance), meant(options, instance))
+}
+
+/// The one that was meant, where a text is nearly one of the permitted values.
+fn meant(options: &[Value], instance: &Value) -> String {
+    let near = instance
+        .as_str()
+        .and_then(|text| nearest(text, options.iter().filter_map(Value::as_str), 0.8));
+    near.map(|near| format!("; did you mean {}?", quoted(near))).unwrap_or_default()
 }
 
 fn types(kind: &TypeKind) -> String {

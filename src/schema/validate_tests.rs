@@ -51,6 +51,28 @@ fn a_failed_union_names_the_types_or_the_closest_alternative() {
     let found = violations(&nullable, &json!(1));
     assert_eq!(found[0].1, "expected text or null, got number 1");
 
+    // Deeper down too, and where the alternatives are values.
+    let inside = |schema: Value, value: Value| {
+        let outer = json!({"properties": {"a": {"properties": {"b": schema}}}});
+        violations(&outer, &json!({"a": {"b": value}}))
+    };
+    let found = inside(nullable, json!(1));
+    assert_eq!(found, [("/a/b".to_owned(), "expected text or null, got number 1".to_owned())]);
+    let level = json!({"oneOf": [{"const": "info"}, {"const": "warning"}]});
+    let found = inside(level.clone(), json!("warn"));
+    let words = "must be one of text \"info\", text \"warning\", got text \"warn\"; did you mean \"warning\"?";
+    assert_eq!(found[0].1, words);
+    let found = inside(json!({"anyOf": [level, {"type": "null"}, {"type": "array"}]}), json!(5));
+    let words = "must be one of text \"info\", text \"warning\", or list or null, got number 5";
+    assert_eq!(found[0].1, words);
+    let objects = json!({"oneOf": [{"type": "object", "required": ["x"]}, {"type": "array"}]});
+    let found = inside(objects, json!({}));
+    assert_eq!(found[0].1, "fits none of the 2 alternatives; closest is 1: /x: \"x\" is required");
+
+    let needs = json!({"oneOf": [{"required": ["tool"]}, {"required": ["wait"]}]});
+    let found = inside(needs, json!({}));
+    assert_eq!(found[0].1, "one of \"tool\", \"wait\" is required");
+
     let tagged = json!({"oneOf": [
         {"properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["kind", "r"]},
         {"properties": {"kind": {"const": "box"}, "w": {"type": "number"}, "h": {"type": "number"}},
