@@ -104,7 +104,7 @@ pub fn parse(bytes: &[u8], budget: ParseBudget) -> Result<Parsed, Flaw> {
         Ok(value) => value,
         Err(error) => {
             return Err(state.flaw.unwrap_or_else(|| {
-                if error.is_eof() { Flaw::Incomplete } else { Flaw::Syntax(error.to_string()) }
+                if error.is_eof() { Flaw::Incomplete } else { Flaw::Syntax(reason(bytes, &error)) }
             }));
         }
     };
@@ -112,6 +112,26 @@ pub fn parse(bytes: &[u8], budget: ParseBudget) -> Result<Parsed, Flaw> {
     let blank = bytes[end..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     let JsonReading { repeated, has_doubles, .. } = state;
     Ok(Parsed { value, used: end + blank, repeated, has_doubles })
+}
+
+/// Words that other languages write for values that JSON does not have, or has by another name.
+const FOREIGN_WORDS: [&str; 6] = ["NaN", "Infinity", "None", "True", "False", "undefined"];
+
+/// What is wrong with a text that is no JSON, with the word that another language writes there.
+fn reason(bytes: &[u8], error: &serde_json::Error) -> String {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let line = lines.nth(error.line().saturating_sub(1)).unwrap_or_default();
+    // The column is that of the character that cannot stand there, or of the one before it.
+    let near = error.column().saturating_sub(2)..=error.column();
+    let is_there = |word: &&&str| {
+        let starts =
+            |at: usize| line.get(at..).is_some_and(|rest| rest.starts_with(word.as_bytes()));
+        near.clone().any(starts)
+    };
+    match FOREIGN_WORDS.iter().find(is_there) {
+        Some(word) => format!("`{word}` is no value of JSON: {error}"),
+        None => error.to_string(),
+    }
 }
 
 /// The id and the result of a line that is a plain answer: `jsonrpc`, an integer `id` and a

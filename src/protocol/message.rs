@@ -241,6 +241,17 @@ fn content(item: &Value) -> Option<String> {
     (!holds("text") && !holds("blob")).then(|| "has neither a `text` nor a `blob`".to_owned())
 }
 
+/// Which members of a block of content have to be strings, by its type (`ContentBlock` in the schema of
+/// the revision 2025-06-18).
+fn needs(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "image" | "audio" => &["/data", "/mimeType"],
+        "resource_link" => &["/uri", "/name"],
+        "resource" => &["/resource/uri"],
+        _ => &[],
+    }
+}
+
 fn tool_result(result: &Value) -> Option<Misfit> {
     let odd = |text: String| Some(Misfit::Odd(text));
     let list = match result.get("content") {
@@ -258,11 +269,18 @@ fn tool_result(result: &Value) -> Option<Misfit> {
                 let reason = format!("`content[{index}].text` is not a string");
                 return Some(Misfit::Useless(reason));
             }
-            Some(
-                "text" | "image" | "audio" | "resource" | "resource_link" | "tool_use"
-                | "tool_result",
-            ) => {}
             _ if strange.is_some() => {}
+            Some(
+                kind @ ("text" | "image" | "audio" | "resource" | "resource_link" | "tool_use"
+                | "tool_result"),
+            ) => {
+                let lacks =
+                    needs(kind).iter().find(|at| !item.pointer(at).is_some_and(Value::is_string));
+                strange = lacks.map(|at| {
+                    let key = at.trim_start_matches('/').replace('/', ".");
+                    format!("`content[{index}].{key}` is not a string, as {kind} needs it")
+                });
+            }
             Some(other) => {
                 strange = Some(format!("`content[{index}]` has the unknown type {other}"));
             }
@@ -437,6 +455,39 @@ mod tests {
         let began = std::time::Instant::now();
         assert_eq!(find_id(line.as_bytes()), None);
         assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_block_of_content_without_what_its_type_needs_is_odd() {
+        let flaw = |block: Value| match check("tools/call", &json!({"content": [block]})) {
+            Some(Misfit::Odd(reason)) => reason,
+            None => String::new(),
+            Some(Misfit::Useless(reason)) => panic!("{reason}"),
+        };
+        for (block, words) in [
+            (
+                json!({"type": "image", "data": {"url": "a"}, "mimeType": "image/png"}),
+                "].data` is not",
+            ),
+            (
+                json!({"type": "image", "data": "AA=="}),
+                "].mimeType` is not a string, as image needs it",
+            ),
+            (json!({"type": "audio", "mimeType": "audio/wav"}), "].data` is not"),
+            (json!({"type": "resource_link", "uri": "a:b"}), "].name` is not"),
+            (json!({"type": "resource", "resource": {"text": "x"}}), "].resource.uri` is not"),
+            (json!({"type": "txt"}), "unknown type txt"),
+        ] {
+            let found = flaw(block);
+            assert!(found.contains(words), "{words}: {found}");
+        }
+        for block in [
+            json!({"type": "image", "data": "AA==", "mimeType": "image/png"}),
+            json!({"type": "resource_link", "uri": "a:b", "name": "b"}),
+            json!({"type": "resource", "resource": {"uri": "a:b", "blob": "AA=="}}),
+        ] {
+            assert_eq!(flaw(block), "");
+        }
     }
 
     #[test]

@@ -182,3 +182,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn words_of_other_languages_are_named() {
+    for (text, word) in [
+        ("{\"a\": NaN}", "`NaN`"),
+        ("{\"a\": [1, -Infinity]}", "`Infinity`"),
+        ("{\"a\": None, \"b\": 1}", "`None`"),
+        ("{\n\"a\":\nTrue}", "`True`"),
+    ] {
+        let flaw = parse(text.as_bytes(), BUDGET).unwrap_err();
+        assert!(flaw.to_string().contains(&format!("{word} is no value of JSON")), "{flaw}");
+    }
+    let plain = parse(b"{\"a\": nope}", BUDGET).unwrap_err();
+    assert!(!plain.to_string().contains("no value"), "{plain}");
+}
