@@ -1,5 +1,6 @@
 //! The outcome of a run of the bench: the one model behind every report. Plain data and its texts.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -287,13 +288,21 @@ fn suite_as_server(suite: &SuiteReport) -> ServerReport {
     if let Some(reason) = suite.reason.as_ref().filter(|_| suite.verdict != CheckVerdict::Ok) {
         server.findings.push(finding("test/not-run", "", reason));
     }
+    let mut seen: HashMap<&str, usize> = HashMap::new();
     for step in &suite.steps {
+        let many = seen.entry(&step.name).or_default();
+        *many += 1;
+        // Those that read the report take what has the same name for the same.
+        let name = match *many {
+            1 => step.name.clone(),
+            number => format!("{} ({number})", step.name),
+        };
         let finds = |rule: &'static str| CheckFinding {
             at: step.at.clone(),
-            ..finding(rule, &step.name, step.problems.join("; "))
+            ..finding(rule, &name, step.problems.join("; "))
         };
         let done = |status| DoctorStep {
-            name: step.name.clone().into(),
+            name: name.clone().into(),
             status,
             took: Some(step.took),
             detail: step.problems.join("; "),
