@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::rule::finding;
-use super::subject::{CheckSubject, ListedEntry, brief};
+use super::subject::{CheckSubject, ListedEntry, brief, brief_pair};
 use super::{CheckFinding, Severity, rule};
 use base::pointer::{child_pointer, place};
 use base::text::nearest;
@@ -673,7 +673,7 @@ fn lack_at(value: &Value, subset: &Value, pointer: &str) -> Option<(String, Stri
         }
         (have, want) if schema::same(have, want) => None,
         (have, want) => {
-            let (have, want) = (brief(&have.to_string(), 80), brief(&want.to_string(), 80));
+            let (have, want) = brief_pair(&have.to_string(), &want.to_string(), 80);
             Some((pointer.to_owned(), format!("is {have}, expected {want}")))
         }
     }

@@ -134,6 +134,21 @@ pub fn brief(text: &str, most: usize) -> String {
     SafeText::line(&cut).as_str().to_owned()
 }
 
+/// Two texts that differ, each as [`brief`]; where they begin alike for long, from shortly before they
+/// differ.
+pub fn brief_pair(one: &str, other: &str, most: usize) -> (String, String) {
+    let alike = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
+    if alike < most / 2 {
+        return (brief(one, most), brief(other, most));
+    }
+    let before = most / 4;
+    let rest = |text: &str| {
+        let rest: String = text.chars().skip(alike - before).collect();
+        format!("…{}", brief(&rest, most))
+    };
+    (rest(one), rest(other))
+}
+
 impl CheckSubject {
     /// Whether it became ready, so that its lists are meaningful.
     pub fn was_ready(&self) -> bool {
