@@ -257,9 +257,11 @@ async fn end_failed(
     process: RunningProcess,
     failure: ConnectError,
 ) -> TryFailure {
-    let by_itself = failure.closed
-        && !request.cancel.is_cancelled()
-        && tokio::time::timeout(EXIT_TIMEOUT, process.process.wait()).await.is_ok();
+    let closed = failure.closed && !request.cancel.is_cancelled();
+    if closed {
+        // How it ended is known once its family is gone too, which may take longer.
+        let _ = tokio::time::timeout(EXIT_TIMEOUT, process.process.wait()).await;
+    }
     process.expect_exit();
     // A process that sent no message has nothing to finish, so a short grace period suffices.
     let mute = request.context.seen.with(|seen| seen.messages == 0);
@@ -269,6 +271,7 @@ async fn end_failed(
     }
     let report = ProcessHandle::stop(&process, plan).await;
     let ExitReport { exit, stderr_tail } = &report;
+    let by_itself = closed && !exit.expected;
     let junk = request.context.seen.with(|seen| seen.first_junk.clone());
     let words = FailureOutput {
         exit: by_itself.then_some(exit),
