@@ -51,6 +51,13 @@ pub enum Edit {
         /// The value.
         value: Option<Value>,
     },
+    /// A change of what is written in an entry.
+    Amend {
+        /// Its name.
+        name: ServerName,
+        /// The change.
+        change: EntryAmendment,
+    },
     /// A copy of a server, inserted right after it.
     Duplicate {
         /// The server to copy.
@@ -84,6 +91,36 @@ pub enum Edit {
     AddInput {
         /// The input: an object with `id`.
         input: Value,
+    },
+}
+
+/// A change of an entry that reads what is written there: references such as `${NAME}` stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryAmendment {
+    /// Sets a key; `None` removes it.
+    Set {
+        /// The path to the key, for example `["env", "TOKEN"]`.
+        path: Vec<String>,
+        /// The value.
+        value: Option<Value>,
+    },
+    /// Replaces arguments.
+    Arguments {
+        /// The index of the first one.
+        at: usize,
+        /// Those that are there now; others are refused.
+        removed: Vec<String>,
+        /// Those that take their place.
+        inserted: Vec<String>,
+    },
+    /// Replaces a part of the address.
+    Address {
+        /// Whether it is the end of the address, otherwise the beginning.
+        is_end: bool,
+        /// The part as it is now; an address without it is refused.
+        removed: String,
+        /// What takes its place.
+        inserted: String,
     },
 }
 
@@ -166,6 +203,25 @@ fn change(doc: SplicedText, edit: &Edit) -> Result<SplicedText, EditError> {
             update(doc, name, &mut Vec::new(), entry)
         }
         Edit::Set { name, path, value } => set(doc, name, path, value.as_ref()),
+        Edit::Amend { name, change } => match change {
+            EntryAmendment::Set { path, value } => set(doc, name, path, value.as_ref()),
+            EntryAmendment::Arguments { at, removed, inserted } => {
+                splice_arguments(doc, name, *at, removed, inserted)
+            }
+            EntryAmendment::Address { is_end, removed, inserted } => {
+                let with = |text: &str| {
+                    Some(if *is_end {
+                        // A URL without a path has that of the root.
+                        let rest = text.strip_suffix(removed.as_str());
+                        let rest = rest.or_else(|| (removed == "/").then_some(text));
+                        format!("{}{inserted}", rest?)
+                    } else {
+                        format!("{inserted}{}", text.strip_prefix(removed.as_str())?)
+                    })
+                };
+                change_address(doc, name, with)
+            }
+        },
         Edit::Disable { name } => {
             set(doc, name, &["disabled".to_owned()], Some(&Value::Bool(true)))
         }
@@ -305,6 +361,53 @@ fn set(
     parsed(&text)
 }
 
+/// Replaces arguments from an index on, if they are those that are written there.
+fn splice_arguments(
+    doc: SplicedText,
+    name: &ServerName,
+    at: usize,
+    removed: &[String],
+    inserted: &[String],
+) -> Result<SplicedText, EditError> {
+    let differs = || {
+        let text = "its arguments are written in another way than they are used: edit the file";
+        EditError::Refused(text.to_owned())
+    };
+    let entry = named(&doc.root, name)?.node;
+    if entry.get("launch").is_some() {
+        return Err(differs());
+    }
+    let mut list: Vec<Value> = match entry.get("args") {
+        None => Vec::new(),
+        Some(args) if args.is_list() => args.elements().iter().map(SyntaxNode::to_json).collect(),
+        Some(_) => return Err(differs()),
+    };
+    let end = at.saturating_add(removed.len());
+    let present = list.get(at..end).ok_or_else(differs)?;
+    if !present.iter().zip(removed).all(|(one, other)| one.as_str() == Some(other)) {
+        return Err(differs());
+    }
+    list.splice(at..end, inserted.iter().map(|text| Value::String(text.clone())));
+    set(doc, name, &["args".to_owned()], Some(&Value::Array(list)))
+}
+
+/// Changes the address of an entry, by whichever key it is written.
+fn change_address(
+    doc: SplicedText,
+    name: &ServerName,
+    with: impl Fn(&str) -> Option<String>,
+) -> Result<SplicedText, EditError> {
+    const ADDRESS_KEYS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
+    let entry = named(&doc.root, name)?.node;
+    let mut written = ADDRESS_KEYS.iter().filter_map(|key| Some((key, entry.get(key)?.text()?)));
+    let changed = written.next().and_then(|(key, text)| Some((*key, with(text)?)));
+    let Some((key, text)) = changed else {
+        let text = "its address is written in another way than it is used: edit the file";
+        return Err(EditError::Refused(text.to_owned()));
+    };
+    set(doc, name, &[key.to_owned()], Some(&Value::String(text)))
+}
+
 /// Makes an object equal to `wanted` key by key, objects within it likewise.
 fn update(
     mut doc: SplicedText,
@@ -384,6 +487,7 @@ fn guard(before: &SplicedText, after: &SplicedText, edit: &Edit) -> Result<(), E
         Edit::Add { name, .. }
         | Edit::Replace { name, .. }
         | Edit::Set { name, .. }
+        | Edit::Amend { name, .. }
         | Edit::Remove { name }
         | Edit::Disable { name }
         | Edit::Enable { name } => vec![name],

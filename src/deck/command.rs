@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::situation::{FileText, Situation};
 use base::{SafeText, Secret, ServerName};
 use config::error::Error;
-use config::{ConfigChange, Imported, McpConfig, ShownEntry};
+use config::{ConfigChange, EntryAmendment, Imported, McpConfig, ShownEntry};
 use host::HostView;
 
 /// Called with every configuration before it is used, so that its secrets are kept out of the log.
@@ -135,6 +135,15 @@ pub enum FileChange {
         path: Vec<String>,
         /// Its value; `None` removes it.
         value: Option<Value>,
+    },
+    /// Changes what is written in a server's entry.
+    Amend {
+        /// The server.
+        server: ServerName,
+        /// The changes, one after the other.
+        changes: Vec<EntryAmendment>,
+        /// What they do, for the message about it; it completes the name of the server.
+        words: String,
     },
     /// Passes an environment variable to a server: the one of this program if it is set, otherwise
     /// the user is asked for it as an input.

@@ -71,6 +71,14 @@ impl FileEditor<'_> {
                 let key = path.join(".");
                 (one(&server, &format!("has a new {key}")), Edit::Set { name: server, path, value })
             }
+            FileChange::Amend { server, mut changes, words } => {
+                let Some(last) = changes.pop() else {
+                    return Err(EditError::Refused("nothing was to be changed".to_owned()));
+                };
+                let amend = |change| Edit::Amend { name: server.clone(), change };
+                before.extend(changes.into_iter().map(amend));
+                ((vec![server.clone()], format!("{server}: {words}")), amend(last))
+            }
             FileChange::PassVariable { server, variable } => {
                 let (input, value) = self.passed(&variable);
                 before.extend(input.map(|input| Edit::AddInput { input }));

@@ -17,6 +17,7 @@ mod handle;
 mod history;
 mod inputs;
 mod keyring;
+mod kinds;
 #[cfg(unix)]
 mod local;
 mod lock;
@@ -53,6 +54,7 @@ pub use files::{load_json, parse_json};
 pub use handle::{Alongside, Deck, DeckBuilder};
 pub use history::{FormDraft, History, HistoryEntry, HistoryRecord};
 pub use keyring::{Keyring, run_program};
+pub use kinds::kind_of_file;
 #[cfg(unix)]
 pub use local::native::{NATIVE_MESSAGES, native_schema};
 #[cfg(unix)]

@@ -192,7 +192,11 @@ impl Recording {
                 )));
             }
             Some(Err(error)) if error.kind() != io::ErrorKind::InvalidData => return Err(error),
-            _ => return Err(invalid(recording.blocks.what_else()?)),
+            _ => {
+                let why = recording.blocks.what_else()?;
+                let is = crate::kinds::kind_of_file(path).map(|kind| format!("; it is {kind}"));
+                return Err(invalid(why + &is.unwrap_or_default()));
+            }
         };
         Ok(recording)
     }

@@ -64,7 +64,7 @@ pub use server::connect::{
 };
 pub use server::memory::{Definitions, Memory};
 pub use server::persons::CallerIdentity;
-pub use server::remedy::{line_help, missing_variable};
+pub use server::remedy::{Complaint, Mend, MendStep, line_help, mends, missing_variable};
 pub use supervisor::reload_plan;
 pub use validators::{Validators, schema_limits};
 pub use view::{AccountView, HostView, ServerState, ServerView, StartStep, StepStatus, StepView};

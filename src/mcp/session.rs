@@ -66,6 +66,19 @@ impl From<HttpConfig> for HttpEndpoint {
 }
 
 impl Endpoint {
+    /// Whether the entry authorises itself there, by headers or in the address.
+    pub(crate) fn has_credentials(&self) -> bool {
+        match self {
+            Self::Pipe { .. } => false,
+            Self::Http(http)
+            | Self::Sse(http)
+            | Self::WebSocket(http)
+            | Self::OpenApi { server: http, .. } => {
+                !http.config.headers.is_empty() || !http.config.url.username().is_empty()
+            }
+        }
+    }
+
     /// Whether an account signs in there.
     pub(crate) const fn signs_in(&self) -> bool {
         match self {

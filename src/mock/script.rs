@@ -134,7 +134,10 @@ impl ServerScript {
     pub fn read(path: &Path) -> Result<Self, String> {
         let origin = spelled(path);
         let text = std::fs::read_to_string(path).map_err(|error| format!("{origin}: {error}"))?;
-        Self::parse(&text, &origin)
+        Self::parse(&text, &origin).map_err(|problem| match deck::kind_of_file(path) {
+            Some(kind) => format!("{origin}: it is not a script; it is {kind}"),
+            None => problem,
+        })
     }
 
     /// Reads a script from text; `origin` names it in errors.

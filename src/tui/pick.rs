@@ -50,6 +50,8 @@ pub enum Pick {
     OnServer(ServerAction, ServerName),
     /// Show the diagnostics of a server.
     Diagnostics(ServerName),
+    /// Explain what is wrong with a server.
+    Why(ServerName),
     /// Copy the entry of a server.
     CopyEntry(ServerName),
     /// Add a server from this template.

@@ -47,6 +47,25 @@ pub struct UserCommand {
     pub terminal: bool,
     #[serde(skip)]
     pub name: String,
+    /// Whether the terminal shows the line before it runs, and keeps a failure until it was read.
+    #[serde(skip)]
+    pub is_shown: bool,
+}
+
+impl UserCommand {
+    /// A command line that mends something; with the terminal it is shown, otherwise its output is.
+    pub fn mending(run: String, terminal: bool) -> Self {
+        Self {
+            key: String::new(),
+            name: run.clone(),
+            run,
+            scope: String::new(),
+            help: String::new(),
+            confirm: false,
+            terminal,
+            is_shown: true,
+        }
+    }
 }
 
 fn global() -> String {
@@ -110,8 +129,12 @@ impl FilledCommand {
         } else {
             ("/bin/sh", &["-c"])
         };
+        let mut script = self.script();
+        if self.command.is_shown && self.command.terminal && !cfg!(windows) {
+            script = shown_script(&script);
+        }
         let mut shell = Command::new(program);
-        shell.args(options).arg(self.script()).kill_on_drop(true);
+        shell.args(options).arg(script).kill_on_drop(true);
         for ((_, name, _), value) in PLACES.iter().zip(&self.values) {
             match value {
                 Some(value) => shell.env(name, value),
@@ -189,6 +212,16 @@ impl FilledCommand {
     }
 }
 
+/// A script that prints its line first, and waits for a key when it has failed.
+fn shown_script(line: &str) -> String {
+    format!(
+        "printf '$ %s\\n\\n' {}\n(\n{line}\n)\nstatus=$?\nif [ $status -ne 0 ]; then\n\
+         printf '\\nIt failed (exit code %s). Enter goes back to mcpdeck. ' $status\n\
+         read -r _\nfi\nexit $status",
+        base::text::quoted(line)
+    )
+}
+
 /// Reads a pipe to its end, or up to the most bytes shown.
 async fn read(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) -> io::Result<()> {
     if let Some(pipe) = pipe {
@@ -217,12 +250,9 @@ mod tests {
     fn run(line: &str, tool: &str) -> FilledCommand {
         let command = UserCommand {
             key: "f10".into(),
-            run: line.into(),
-            scope: global(),
-            help: String::new(),
-            confirm: false,
-            terminal: false,
             name: "try".into(),
+            is_shown: false,
+            ..UserCommand::mending(line.into(), false)
         };
         FilledCommand { command, values: [None, Some(tool.into()), None] }
     }
@@ -241,6 +271,33 @@ mod tests {
             let said = run(line, hostile).captured().await.expect("it ran");
             assert_eq!(said.trim_start_matches('"'), format!("[{hostile}]"), "{line}");
         }
+    }
+
+    #[test]
+    fn a_line_that_mends_something_is_shown_as_it_is_and_its_failure_waits_to_be_read() {
+        let ends = |line: &str, typed: &str| {
+            let shell = std::process::Command::new("/bin/sh")
+                .args(["-c", &shown_script(line)])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn();
+            let mut shell = shell.expect("a shell");
+            let mut stdin = shell.stdin.take().expect("piped");
+            std::io::Write::write_all(&mut stdin, typed.as_bytes()).expect("it reads");
+            drop(stdin);
+            let output = shell.wait_with_output().expect("it ends");
+            (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let (code, said) = ends("cd '/a b' 2>/dev/null || exit 7", "");
+        assert_eq!(
+            (code, said.lines().next()),
+            (Some(7), Some("$ cd '/a b' 2>/dev/null || exit 7"))
+        );
+        let (code, said) = ends("printf 100%; false", "\n");
+        assert_eq!(code, Some(1));
+        assert!(said.contains("100%") && said.contains("It failed (exit code 1)"), "{said}");
+        let (code, said) = ends("true", "");
+        assert_eq!((code, said.trim_end()), (Some(0), "$ true"));
     }
 
     #[tokio::test]

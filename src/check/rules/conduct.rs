@@ -8,7 +8,7 @@ use crate::rule::finding;
 use crate::subject::{CheckSubject, brief};
 use crate::{CheckFinding, Severity};
 use config::CONFIG_VERSIONS;
-use host::{ServerState, StartStep, StepStatus};
+use host::{ServerState, StartStep, StepStatus, line_help};
 use protocol::{Era, FindingKind, ListKind};
 
 /// Checks the conduct of one server.
@@ -125,6 +125,10 @@ fn protocol(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
             (false, n) => format!("{n} times; the first: {message}"),
         };
         let mut found = finding(rule, "", brief(&message, 600));
+        let mut lines = subject.protocol.iter().filter(|found| found.kind == FindingKind::Junk);
+        if let Some(help) = lines.find_map(|found| line_help(&found.raw)).filter(|_| junk) {
+            found.help = help;
+        }
         if rule == "protocol/malformed" && subject.transport != "stdio" {
             found.help = "send one JSON-RPC 2.0 object, UTF-8, as each body, event or frame".into();
         }

@@ -3,15 +3,20 @@
 //! Recognizes error messages of the programs that servers are started with (Python, Node.js, npx,
 //! uvx, Docker). Must never guess: no help is better than a wrong one.
 
+mod cures;
 mod lines;
+mod mend;
 mod sayings;
 mod variables;
 
 use base::SafeText;
 use process::ExitView;
 
+pub use mend::{Complaint, Mend, MendStep, mends};
+
 pub use lines::{error_line_at, error_text, reported_error};
 
+use cures::recognized;
 use lines::{bare, error_line};
 use sayings::{cause, general_cause, node_version};
 use variables::{missing_names, missing_settings};
@@ -48,6 +53,10 @@ pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
         .or_else(|| settings(words).filter(|_| !words.was_ready))
         .or_else(|| others().find_map(|line| cause(line, node)))
         .or_else(|| why.and_then(general_cause))
+        .or_else(|| {
+            let all: Vec<&str> = why.into_iter().chain(others()).collect();
+            recognized(&all, why).map(|known| known.help())
+        })
         .or_else(|| others().find_map(general_cause));
     if said.is_some() {
         return said;
@@ -62,14 +71,12 @@ pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
         ));
     }
     let exit = words.exit?;
-    if words.was_ready {
-        return (exit.signal == Some(9)).then(|| KILLED.to_owned());
-    }
     match (exit.code, exit.signal) {
-        (Some(0), _) => Some(DONE.to_owned()),
-        (_, Some(9)) => Some(KILLED.to_owned()),
-        (_, Some(4)) => Some(ILLEGAL.to_owned()),
-        (_, Some(7 | 11)) => Some(CRASHED.to_owned()),
+        (Some(0), _) if !words.was_ready => Some(DONE.to_owned()),
+        // A shell and a container engine add 128 to the signal.
+        (Some(137), _) | (_, Some(9)) => Some(KILLED.to_owned()),
+        (Some(132), _) | (_, Some(4)) => Some(ILLEGAL.to_owned()),
+        (Some(134 | 135 | 136 | 139), _) | (_, Some(6 | 7 | 8 | 11)) => Some(CRASHED.to_owned()),
         _ => None,
     }
 }
@@ -94,6 +101,22 @@ pub fn of_address(failure: &str) -> Option<&'static str> {
         Some("no such host: correct `url`; does it need a VPN or a proxy?")
     } else if says(&["InvalidContentType"]) {
         Some("what listens there does not speak TLS: write http:// instead of https://")
+    } else if says(&["plain HTTP request was sent to HTTPS", "HTTP request to an HTTPS server"]) {
+        Some("what listens there speaks TLS: write https:// instead of http://")
+    } else if says(&["HTTP 404", "HTTP 405"]) {
+        Some("correct the path in `url` (often /mcp), or add \"type\": \"sse\" (often /sse)")
+    } else if says(&["HTTP 403"]) {
+        Some(
+            "what the entry signs in with may not use this server: check the rights of the account \
+             or token, and the `headers` of the entry",
+        )
+    } else if says(&["HTTP 429"]) {
+        Some("it is asked too often: wait, then start it again")
+    } else if says(&["HTTP 500", "HTTP 502", "HTTP 503", "HTTP 504"]) {
+        Some(
+            "the server, or the gateway before it, fails: try again later; only its operator sees \
+             why",
+        )
     } else {
         None
     }

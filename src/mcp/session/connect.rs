@@ -60,6 +60,7 @@ pub async fn connect(
     context.seen.open(context.clock.instant());
     let tap = Tap::new(context, asked::decide);
     let signs_in = endpoint.signs_in();
+    let needs = if endpoint.has_credentials() { REFUSED_CREDENTIALS } else { NEEDS_HEADER };
     let transport: Arc<dyn Transport> = match endpoint {
         Endpoint::Pipe { read, write } => PipeTransport::open(&tap, read, write),
         #[cfg(feature = "http")]
@@ -99,7 +100,7 @@ pub async fn connect(
             error.error.server.get_or_insert_with(|| tap.context.server.clone());
             // With an account, the message says how to sign in.
             if error.unauthorized && !signs_in {
-                error.error.help = Some(NEEDS_HEADER.to_owned());
+                error.error.help = Some(needs.to_owned());
             }
             delivery::flush(&tap);
             Err(error)
@@ -110,6 +111,10 @@ pub async fn connect(
 /// What helps where a server asks for authorisation and the entry names no account.
 const NEEDS_HEADER: &str =
     "add an `Authorization` header to the entry's `headers`, or with -H beside an address";
+
+/// What helps where a server refuses what the entry authorises itself with.
+const REFUSED_CREDENTIALS: &str = "it refuses what the entry authorises itself with (its `Authorization` header, or the user in \
+     its `url`): a token may have expired; get a new one";
 
 /// Opens an SSE or WebSocket connection, adapted to a pair of streams.
 #[cfg(feature = "http")]

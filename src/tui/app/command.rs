@@ -447,6 +447,7 @@ impl App {
             Pick::Filter(pick) => self.filter_pick(pick),
             Pick::Server(server) => self.model.scope = Some(server),
             Pick::Diagnostics(server) => self.open(reader(server)),
+            Pick::Why(server) => self.open(WhyDialog::new(WhyAbout::Server(server))),
             Pick::CopyEntry(server) => self.copy_entry(&server),
             Pick::OnServer(action, server) => self.command(action, &[server]),
             Pick::SavedCall(name) => screens.open_saved(&name, false, model, out),

@@ -344,6 +344,19 @@ pub struct WhyCall {
     pub details: Vec<SafeText>,
 }
 
+impl WhyCall {
+    /// The lines of the message, the first ones of a long one.
+    pub fn lines(&self) -> Vec<SafeText> {
+        const MAX_MESSAGE_LINES: usize = 50;
+        self.message.lines().take(MAX_MESSAGE_LINES).map(SafeText::line).collect()
+    }
+
+    /// Whether the message is the server's own.
+    pub const fn is_of_server(&self) -> bool {
+        matches!(self.code, None | Some(ErrorCode::Protocol))
+    }
+}
+
 impl CallRun {
     /// How it ended, for a page.
     pub fn shared(&self) -> SharedResult {

@@ -2,8 +2,6 @@
 //! likely cause, and what mends it as lines to choose from. The chosen one is applied with one key
 //! and the page goes on showing what becomes of it.
 
-use std::path::Path;
-
 use crate::action::ServerAction;
 use crate::call::WhyCall;
 use crate::effect::{ConfigCommand, Effect, FileChange, Order, ServerCommand};
@@ -19,9 +17,11 @@ use crate::prelude::*;
 use crate::screen::{Frame, Screen, is_for_all};
 use crate::user_command::{FilledCommand, UserCommand};
 use crate::widget::{Doc, DocView, Pen};
+use config::Hold;
 use config::error::ErrorCode;
-use config::{Hold, TransportConfig};
-use host::{BreakerView, ServerState, ServerView, line_help, missing_variable};
+use host::{
+    BreakerView, Complaint, MendStep, ServerState, ServerView, line_help, mends, missing_variable,
+};
 use protocol::{FindingKind, MessageKind, RequestKind};
 
 /// Rows shown before and after the one that the page is about.
@@ -264,8 +264,9 @@ fn cause_of(model: &Model, server: &ServerView) -> Ink {
     if model.policy.held.iter().any(|held| *held.server == *server.name.as_str()) {
         return ink!("some of its definitions changed and are held until they are reviewed");
     }
-    if server.findings.iter().any(|found| found.kind == FindingKind::Junk) {
-        return ink!("{}", STRAY_LINE);
+    if let Some(found) = server.findings.iter().find(|found| found.kind == FindingKind::Junk) {
+        return line_help(&found.raw)
+            .map_or_else(|| ink!("{}", STRAY_LINE), |help| Ink::line(&help));
     }
     if let Some(found) = server.findings.back() {
         return ink!("it breaks the protocol: {}", Ink::line(found.message.as_str()));
@@ -274,8 +275,15 @@ fn cause_of(model: &Model, server: &ServerView) -> Ink {
         BreakerView::Open { cause, .. } | BreakerView::HalfOpen { cause } => {
             ink!("calls are turned away after failures in a row: {}", cause)
         }
-        BreakerView::Closed if server.state == ServerState::Ready => ink!("nothing is wrong now"),
-        BreakerView::Closed => Ink::default(),
+        BreakerView::Closed => match server.state {
+            ServerState::Ready => ink!("nothing is wrong now"),
+            ServerState::Disabled => ink!("it is switched off in its entry"),
+            ServerState::Shutdown => ink!("it was stopped from here"),
+            ServerState::Sleeping => ink!("nothing is wrong: the next call starts it"),
+            ServerState::Waiting | ServerState::Starting | ServerState::Unavailable => {
+                Ink::default()
+            }
+        },
     }
 }
 
@@ -283,6 +291,8 @@ fn explain_call(cx: Cx<'_>, call: &WhyCall, doc: &mut Doc) {
     doc.heading("what happened");
     doc.text(2, &Ink::line(&call.words), Role::Error);
     doc.text(2, &SafeText::block(&call.message), Role::Foreign);
+    let help = call.lines().iter().rev().find_map(line_help).filter(|_| call.is_of_server());
+    paragraph(doc, "likely cause", &Ink::line(&help.unwrap_or_default()), Role::Attention);
     paragraph(doc, "what to do", &Ink::line(&call.next), Role::Attention);
     if !call.details.is_empty() {
         doc.heading("in detail");
@@ -306,9 +316,9 @@ fn explain_row(cx: Cx<'_>, row: &RedRow, doc: &mut Doc) {
     doc.text(2, &row.text, Role::Foreign);
     let server = row.server.as_ref().and_then(|name| cx.model.server(name));
     paragraph(doc, "likely cause", &cause_of_row(cx.model, row), Role::Attention);
-    let (Some(at), Some(server)) = (row.at, server) else { return };
-    around(cx.model, &server.name, at, doc);
-    if !server.state.is_up() {
+    let (Some(at), Some(name)) = (row.at, &row.server) else { return };
+    around(cx.model, name, at, doc);
+    if let Some(server) = server.filter(|server| !server.state.is_up()) {
         evidence(server, cx.model, cx.glyphs, doc);
     }
 }
@@ -430,19 +440,21 @@ fn server_fixes(model: &Model, name: &ServerName, lines: &[SafeText]) -> Vec<Why
         let sign_in = vec![Intent::Pick(Pick::OnServer(ServerAction::SignIn, name.clone()))];
         fixes.push(leave(ink!("sign in again"), sign_in));
     }
-    let down = if server.state.is_up() { &[] } else { server.last_words() };
-    let said = if lines.is_empty() { down } else { lines };
-    let lacks = missing_variable(said).or_else(|| missing_variable(down));
-    if let Some(variable) = lacks {
-        let words = ink!("add {} to \"env\" of its entry", Ink::line(&variable));
-        let pass = FileChange::PassVariable { server: name.clone(), variable };
-        fixes.push(fix(words, change(pass)));
+    fixes.extend(known_fixes(model, server, lines));
+    let needed = server.dependencies.iter().filter_map(|name| model.server(name));
+    for needed in needed.filter(|needed| !server.state.is_up() && !needed.state.is_up()) {
+        let words = ink!("see why {} is {}", Model::quoted(&needed.name), needed.state.as_str());
+        fixes.push(leave(words, vec![Intent::Pick(Pick::Why(needed.name.clone()))]));
     }
-    if let Some(folder) = unbuilt(model, server, said) {
-        let words = ink!("run `npm install` in {}", Ink::line(&folder));
-        let mut steps = vec![npm_install(folder)];
-        steps.extend(order(name, ServerCommand::Restart));
-        fixes.push(fix(words, steps));
+    if !server.state.is_up() || !lines.is_empty() {
+        for id in inputs_in(model, name) {
+            let words = ink!("enter the input {} again", Ink::line(&id));
+            fixes.push(leave(words, vec![Intent::Pick(Pick::Input(id))]));
+        }
+    }
+    if server.state == ServerState::Disabled {
+        let enable = change(FileChange::Enable(name.clone()));
+        fixes.push(fix(ink!("switch it on in its entry"), enable));
     }
     if model.policy.held.iter().any(|held| *held.server == *name.as_str()) {
         let held = Intent::Open(Todo::Held(name.clone()));
@@ -478,11 +490,77 @@ fn diagnostics(name: &ServerName) -> WhyFix {
     leave(ink!("read all diagnostics of the server"), vec![pick])
 }
 
+/// What mends what a server complains of in its own words: its output while it is down, what it
+/// wrote to stdout, and these lines.
+fn known_fixes(model: &Model, server: &ServerView, lines: &[SafeText]) -> Vec<WhyFix> {
+    let name = &server.name;
+    let is_down = !server.state.is_up();
+    let junk = server.findings.iter().filter(|found| found.kind == FindingKind::Junk);
+    let mut said: Vec<SafeText> = junk.map(|found| found.raw.clone()).collect();
+    if is_down {
+        said.extend_from_slice(server.last_words());
+    }
+    said.extend_from_slice(lines);
+    let complaint = Complaint {
+        lines: &said,
+        reason: server.reason.as_deref().filter(|_| is_down),
+        help: server.help.as_deref().filter(|_| is_down),
+    };
+    let pass = |variable| change(FileChange::PassVariable { server: name.clone(), variable });
+    let Some(entry) = model.entry(name) else {
+        let lacks = missing_variable(&said).map(|variable| {
+            fix(ink!("add {} to \"env\" of its entry", Ink::line(&variable)), pass(variable))
+        });
+        return lacks.into_iter().collect();
+    };
+    let fixes = mends(entry, complaint).into_iter().map(|mend| {
+        let words = Ink::line(&mend.words);
+        let steps = match mend.step {
+            MendStep::PassVariable(variable) => pass(variable),
+            MendStep::Change(changes) => {
+                let server = name.clone();
+                change(FileChange::Amend { server, changes, words: mend.words })
+            }
+            MendStep::Run { line, starts } => {
+                if !starts {
+                    return leave(words, vec![command_line(line, false)]);
+                }
+                let mut steps = vec![command_line(line, true)];
+                steps.extend(order(name, ServerCommand::Restart));
+                steps
+            }
+        };
+        fix(words, steps)
+    });
+    fixes.collect()
+}
+
+/// The declared inputs that the text of a server's entry refers to.
+fn inputs_in(model: &Model, name: &ServerName) -> Vec<String> {
+    let Some((config, entry)) = model.config.as_ref().zip(model.entry(name)) else {
+        return Vec::new();
+    };
+    let Some(file) = model.files.iter().find(|file| file.path == entry.at.file) else {
+        return Vec::new();
+    };
+    let in_file = config.servers.values().filter(|other| other.at.file == entry.at.file);
+    let next = in_file.map(|other| other.at.line).filter(|line| *line > entry.at.line).min();
+    let lines = next.unwrap_or(u32::MAX).saturating_sub(entry.at.line) as usize;
+    let start = entry.at.line.saturating_sub(1) as usize;
+    let text: Vec<&SafeText> = file.lines.iter().skip(start).take(lines).collect();
+    let refers = |id: &str| text.iter().any(|line| line.contains(&format!("${{input:{id}}}")));
+    let ids = config.inputs.iter().map(|input| input.id.clone());
+    ids.filter(|id| refers(id)).collect()
+}
+
 /// What mends a failed call, the likeliest first.
 fn call_fixes(model: &Model, call: &WhyCall) -> Vec<WhyFix> {
     let act = |action| vec![Intent::Pick(Pick::Action(action))];
     let mut fixes = Vec::new();
     let entry = model.entry(&call.server);
+    let server = model.server(&call.server);
+    let is_up = server.is_some_and(|server| server.state.is_up());
+    let edit = || leave(ink!("edit its arguments"), act(Action::EditAgain));
     match call.code {
         Some(ErrorCode::Timeout) => {
             if let Some(entry) = entry {
@@ -494,7 +572,12 @@ fn call_fixes(model: &Model, call: &WhyCall) -> Vec<WhyFix> {
                 ));
             }
         }
-        Some(ErrorCode::PolicyBlocked | ErrorCode::PermissionDenied) => {
+        Some(
+            ErrorCode::PolicyBlocked
+            | ErrorCode::PermissionDenied
+            | ErrorCode::RateLimited
+            | ErrorCode::BudgetExceeded,
+        ) => {
             fixes.push(leave(ink!("look at the policy and its grants"), act(Action::Policy)));
         }
         Some(ErrorCode::CircuitOpen) => {
@@ -502,16 +585,26 @@ fn call_fixes(model: &Model, call: &WhyCall) -> Vec<WhyFix> {
             fixes.push(fix(ink!("let calls through again now"), reset));
         }
         Some(ErrorCode::Validation) => {
+            fixes.push(edit());
             fixes.push(leave(ink!("send it without validation"), act(Action::Force)));
         }
-        _ => {}
+        None | Some(ErrorCode::Protocol) => {
+            // The same arguments are answered in the same way.
+            let lines = call.lines();
+            fixes.extend(
+                server.map(|server| known_fixes(model, server, &lines)).into_iter().flatten(),
+            );
+            fixes.push(edit());
+        }
+        Some(_) => {}
     }
-    let is_up = model.server(&call.server).is_some_and(|server| server.state.is_up());
     if !is_up {
         fixes.extend(server_fixes(model, &call.server, &[]));
     }
     fixes.push(leave(ink!("make the call again"), act(Action::Again)));
-    fixes.push(leave(ink!("edit its arguments"), act(Action::EditAgain)));
+    if !fixes.contains(&edit()) {
+        fixes.push(edit());
+    }
     if is_up {
         fixes.push(fix(ink!("restart the server"), order(&call.server, ServerCommand::Restart)));
         fixes.push(diagnostics(&call.server));
@@ -538,43 +631,8 @@ fn set_seconds(server: &ServerName, key: &str, seconds: u64) -> FileChange {
     }
 }
 
-/// The folder of a program whose packages are not installed, by what it said.
-fn unbuilt(model: &Model, server: &ServerView, said: &[SafeText]) -> Option<String> {
-    let lacks = |line: &SafeText| {
-        ["Cannot find module", "ERR_MODULE_NOT_FOUND", "Cannot find package"]
-            .iter()
-            .any(|words| line.contains(words))
-    };
-    if !said.iter().any(lacks) {
-        return None;
-    }
-    let entry = model.entry(&server.name)?;
-    let TransportConfig::Stdio(launch) = &entry.transport else { return None };
-    let program = Path::new(&launch.command).file_stem()?.to_str()?;
-    if !["node", "npm", "tsx", "bun", "ts-node"].contains(&program) {
-        return None;
-    }
-    let folder = launch.cwd.as_deref().or_else(|| entry.at.file.parent())?;
-    // npm looks for the package from the folder of the script upwards.
-    let is_script = |arg: &&String| {
-        let end = Path::new(arg.as_str()).extension().and_then(|end| end.to_str());
-        end.is_some_and(|end| ["js", "mjs", "cjs", "ts", "mts"].contains(&end))
-    };
-    let script = launch.args.iter().find(is_script).map(|script| folder.join(script));
-    let folder = script.as_deref().and_then(Path::parent).unwrap_or(folder);
-    Some(folder.display().to_string())
-}
-
-/// Runs `npm install` in a folder, with the terminal.
-fn npm_install(folder: String) -> Intent {
-    let command = UserCommand {
-        key: String::new(),
-        run: format!("cd {} && npm install", base::text::quoted(&folder)),
-        scope: String::new(),
-        help: String::new(),
-        confirm: false,
-        terminal: true,
-        name: "npm install".to_owned(),
-    };
+/// Runs a command line: with the terminal, or so that its output is shown.
+fn command_line(line: String, terminal: bool) -> Intent {
+    let command = UserCommand::mending(line, terminal);
     Effect::Run(Box::new(FilledCommand { command, values: [None, None, None] })).into()
 }

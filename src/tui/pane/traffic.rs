@@ -10,6 +10,7 @@ use crate::pick::{Pick, SharedMessage};
 use crate::prelude::*;
 use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, Split, StreamList};
 use base::text::json::WrittenValue;
+use deck::{RecordedOperation, RecordedOutcome, says_error};
 use protocol::{Direction, MessageKind, TrafficRecord};
 
 mod detail;
@@ -115,14 +116,8 @@ impl TrafficPane {
         match action {
             Action::Open => {
                 let Some(asked) = self.waterfall.selected(ui.model) else { return true };
-                let is_it = |record: &TrafficRecord| {
-                    record.at == asked.sent
-                        && record.server == asked.server
-                        && record.kind == MessageKind::Request
-                };
-                let mut all = ui.model.traffic.from(ui.model.traffic.first());
-                match all.find(|(_, record)| is_it(record)) {
-                    Some((seq, _)) => {
+                match request_of(asked, ui.model) {
+                    Some(seq) => {
                         self.waterfall.on = false;
                         self.sync(ui);
                         self.stream.jump(seq, usize::from(self.regions(ui.area).list.height));
@@ -249,6 +244,50 @@ pub fn pair(model: &Model, seq: u64) -> Option<u64> {
     } else {
         model.traffic.from(seq + 1).take(200_000).find(|(_, r)| fits(r)).map(|(s, _)| s)
     }
+}
+
+/// The message of a request, if it is still recorded.
+fn request_of(asked: &RecordedOperation, model: &Model) -> Option<u64> {
+    let is_it = |record: &TrafficRecord| {
+        record.at == asked.sent
+            && record.server == asked.server
+            && record.kind == MessageKind::Request
+    };
+    let mut all = model.traffic.from(model.traffic.first());
+    all.find(|(_, record)| is_it(record)).map(|(seq, _)| seq)
+}
+
+/// Whether a message is the result of a tool that failed.
+fn is_tool_error(record: &TrafficRecord) -> bool {
+    record.kind == MessageKind::Response && says_error(&record.body)
+}
+
+/// An operation that failed, with its answer.
+fn red_operation(asked: &RecordedOperation, model: &Model) -> Option<RedRow> {
+    if !asked.has_failed() {
+        return None;
+    }
+    let answer = request_of(asked, model).and_then(|seq| pair(model, seq));
+    let answer = answer.and_then(|seq| model.traffic.get(seq));
+    let name = Ink::line(&asked.name());
+    let words = match asked.outcome {
+        RecordedOutcome::ToolError => ink!("{}: the tool reported an error", name),
+        RecordedOutcome::Error => ink!("{} was answered with an error", name),
+        RecordedOutcome::Lost | RecordedOutcome::Open | RecordedOutcome::Ok => {
+            ink!("{} got no answer: it was cancelled, or its server ended", name)
+        }
+    };
+    Some(RedRow {
+        server: Some(asked.server.clone()),
+        what: "operation",
+        words,
+        text: answer.map_or_else(SafeText::default, |record| {
+            SafeText::cut_block(&record.body, MAX_WHY_CHARS)
+        }),
+        at: Some(answer.map_or(asked.ended.unwrap_or(asked.sent), |record| record.at)),
+        help: None,
+        place: None,
+    })
 }
 
 impl Pane for TrafficPane {
@@ -428,17 +467,22 @@ impl Pane for TrafficPane {
         self.split.focus_next(ui.area)
     }
 
-    /// A message with a problem, or an error; of a row with several messages, the one that is.
+    /// A message with a problem, or an error; of a row with several messages, the one that is. In the
+    /// waterfall, an operation that failed.
     fn red_row(&self, model: &Model) -> Option<RedRow> {
-        let seq = self.stream.selected().filter(|_| !self.waterfall.on)?;
+        if self.waterfall.on {
+            return self.waterfall.selected(model).and_then(|asked| red_operation(asked, model));
+        }
+        let seq = self.stream.selected()?;
         let is_red = |record: &&Arc<TrafficRecord>| {
-            record.problem.is_some() || record.kind == MessageKind::Error
+            record.problem.is_some() || record.kind == MessageKind::Error || is_tool_error(record)
         };
         let own = model.traffic.get(seq);
         let answer = || pair(model, seq).and_then(|seq| model.traffic.get(seq));
         let record = own.filter(is_red).or_else(|| answer().filter(is_red))?;
         let words = match (&record.problem, &record.method) {
             (Some(problem), _) => Ink::from(problem),
+            (None, _) if is_tool_error(record) => ink!("the tool reported an error"),
             (None, Some(method)) => ink!("{} was answered with an error", method),
             (None, None) => ink!("a request was answered with an error"),
         };

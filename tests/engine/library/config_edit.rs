@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use mcpdeck::base::ServerName;
 use mcpdeck::config::{
-    Edit, EditError, Environment, Undo, apply_edit, load_text, read_for_edit, write_with_backup,
+    Edit, EditError, EntryAmendment, Environment, Undo, apply_edit, load_text, read_for_edit,
+    write_with_backup,
 };
 use serde_json::{Value, json};
 
@@ -43,6 +44,60 @@ fn difference(old: &str, new: &str) -> Vec<String> {
         .filter(|change| change.tag() != similar::ChangeTag::Equal)
         .map(|change| format!("{}{}", change.tag(), change.value().trim_end()))
         .collect()
+}
+
+#[test]
+fn an_entry_is_amended_as_it_is_written_and_its_references_stay() {
+    let amend = |text: &str, change| {
+        apply_edit(text, &Edit::Amend { name: name("a"), change })
+            .map_err(|error| error.to_string())
+    };
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let arguments = |at, removed: &[&str], inserted: &[&str]| EntryAmendment::Arguments {
+        at,
+        removed: owned(removed),
+        inserted: owned(inserted),
+    };
+    let entry = |entry: Value| json!({"servers": {"a": entry}}).to_string();
+    let file = entry(json!({"command": "npx", "args": ["-it", "${KEY}"]}));
+    for (change, expected) in [
+        (arguments(0, &["-it"], &["-i"]), Some(json!(["-i", "${KEY}"]))),
+        (arguments(1, &[], &["x", "y"]), Some(json!(["-it", "x", "y", "${KEY}"]))),
+        (arguments(0, &["-it"], &[]), Some(json!(["${KEY}"]))),
+        // What is written there is another thing: nothing is touched.
+        (arguments(1, &["the-secret-itself"], &[]), None),
+        (arguments(3, &[], &["x"]), None),
+    ] {
+        let after = amend(&file, change.clone()).ok();
+        let after = after.map(|text| serde_json::from_str::<Value>(&text).unwrap());
+        let args = after.map(|after| after["servers"]["a"]["args"].clone());
+        assert_eq!(args, expected, "{change:?}");
+    }
+    let none = amend(&entry(json!({"command": "npx"})), arguments(0, &[], &["-y"])).unwrap();
+    assert!(none.contains("\"-y\""), "{none}");
+    let launched = entry(json!({"launch": {"uv": "pkg"}}));
+    let refused = amend(&launched, arguments(0, &[], &["x"])).unwrap_err();
+    assert!(refused.contains("edit the file"), "{refused}");
+
+    let address = |is_end, removed: &str, inserted: &str| EntryAmendment::Address {
+        is_end,
+        removed: removed.to_owned(),
+        inserted: inserted.to_owned(),
+    };
+    for (written, change, expected) in [
+        ("https://${HOST}/mcp", address(false, "https://", "http://"), Some("http://${HOST}/mcp")),
+        ("https://${HOST}/mcp", address(true, "/mcp", "/sse"), Some("https://${HOST}/sse")),
+        ("http://h:1", address(true, "/", "/mcp"), Some("http://h:1/mcp")),
+        ("http://h:1/", address(true, "/", "/mcp"), Some("http://h:1/mcp")),
+        ("${URL}", address(true, "/mcp", "/sse"), None),
+    ] {
+        for key in ["url", "httpUrl", "serverUrl"] {
+            let after = amend(&entry(json!({key: written})), change.clone()).ok();
+            let after = after.map(|text| serde_json::from_str::<Value>(&text).unwrap());
+            let url = after.map(|after| after["servers"]["a"][key].clone());
+            assert_eq!(url, expected.map(Value::from), "{key} {written}");
+        }
+    }
 }
 
 #[test]

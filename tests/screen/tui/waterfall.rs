@@ -119,6 +119,34 @@ fn what_an_operation_caused_folds_and_short_ones_are_left_out() {
 }
 
 #[test]
+fn an_operation_that_failed_says_why() {
+    let mut app = waterfall();
+    draw(&mut app, 120, 40);
+    for (steps, words) in [
+        (1, "tools/call ask_person: the tool reported an error"),
+        (4, "resources/read file:///a was answered with an error"),
+    ] {
+        press(&mut app, KeyCode::Char('g'), KeyModifiers::NONE);
+        for _ in 0..steps {
+            press(&mut app, KeyCode::Char('j'), KeyModifiers::NONE);
+        }
+        let screen = draw(&mut app, 120, 40);
+        assert!(screen.contains("! why"), "{screen}");
+        press(&mut app, KeyCode::Char('!'), KeyModifiers::NONE);
+        let screen = draw(&mut app, 120, 40);
+        for part in ["why: operation of server", words, "messages around it"] {
+            assert!(screen.contains(part), "{part}: {screen}");
+        }
+        press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    }
+    // One that went well raises no question.
+    press(&mut app, KeyCode::Char('g'), KeyModifiers::NONE);
+    press(&mut app, KeyCode::Char('!'), KeyModifiers::NONE);
+    let screen = draw(&mut app, 120, 40);
+    assert!(!screen.contains("why: operation"), "{screen}");
+}
+
+#[test]
 fn a_double_click_on_an_operation_opens_its_message() {
     let mut app = waterfall();
     let screen = draw(&mut app, 120, 40);

@@ -9,10 +9,10 @@ use mcpdeck::base::LogLevel;
 use mcpdeck::base::logs::{LogRecord, LogSource};
 use mcpdeck::base::ring::Batch;
 use mcpdeck::base::text::SafeText;
-use mcpdeck::config::{Environment, load_text};
+use mcpdeck::config::{EntryAmendment, Environment, load_text};
 use mcpdeck::deck::{DeckEvent, News, PolicyView, ProfileOffer};
 use mcpdeck::error::{Error, ErrorCode};
-use mcpdeck::host::{ApprovalRequest, Fact};
+use mcpdeck::host::{ApprovalRequest, CallOutcome, Fact};
 use mcpdeck::protocol::{ApprovalId, CallId, Direction, MessageKind, RequestKind, TrafficRecord};
 use mcpdeck::tui::effect::{ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use mcpdeck::tui::message::{CallToken, Message};
@@ -163,6 +163,122 @@ fn a_program_whose_packages_are_missing_gets_them_with_one_key_and_is_started_ag
     let at = |wanted: &dyn Fn(&Effect) -> bool| driver.wanted.iter().position(wanted);
     let (ran, restarted) = (at(&|e| matches!(e, Effect::Run(_))), at(&|e| *e == restart));
     assert!(ran < restarted, "{:?}", driver.wanted);
+}
+
+/// A driver whose server github is launched like this, is down and said this.
+fn down(entry: &serde_json::Value, stderr: &[&str], reason: &str, help: Option<&str>) -> Driver {
+    let mut driver = Driver::new();
+    let text = json!({"servers": {"github": entry}, "inputs": [
+        {"id": "token", "type": "promptString", "description": "a token"}]});
+    let mut env = Environment { cwd: "/srv".into(), ..Environment::default() };
+    env.inputs.insert("token".to_owned(), "t".into());
+    let loaded = load_text(Path::new("/srv/mcp.json"), &text.to_string(), &env).expect("usable");
+    let loaded = DeckEvent::Loaded(Arc::new(loaded.config), Arc::from([]));
+    driver.app.update(Message::Deck(loaded));
+    let server = Arc::make_mut(driver.view.servers.get_mut("github").expect("a server"));
+    server.stderr_tail = stderr.iter().map(|line| SafeText::line(line)).collect();
+    server.pid = None;
+    server.reason = Some(SafeText::line(reason));
+    server.help = help.map(SafeText::line);
+    server.state = mcpdeck::host::ServerState::Unavailable;
+    driver.shown();
+    driver.app.model.scope = Some("github".into());
+    driver.keys("1!");
+    driver
+}
+
+#[test]
+fn what_is_wrong_in_an_entry_is_changed_there_with_one_key() {
+    let npx = json!({"command": "npx", "args": ["some-server"]});
+    let asks = "npm error npx canceled due to missing packages and no YES option: [\"x\"]";
+    let typo = json!({"command": "nodde"});
+    let moved = json!({"url": "http://127.0.0.1:1/"});
+    let gone = "the handshake failed: the server answered HTTP 404 Not Found";
+    let changes = |path: &str, kind: &str| {
+        vec![
+            EntryAmendment::Address {
+                is_end: true,
+                removed: "/".to_owned(),
+                inserted: path.to_owned(),
+            },
+            EntryAmendment::Set { path: vec!["type".to_owned()], value: Some(kind.into()) },
+        ]
+    };
+    let yes = EntryAmendment::Arguments { at: 0, removed: vec![], inserted: vec!["-y".to_owned()] };
+    let node = EntryAmendment::Set { path: vec!["command".to_owned()], value: Some("node".into()) };
+    for (entry, stderr, reason, help, keys, words, expected) in [
+        (&npx, &[asks][..], "exit code 1", None, "\r", "put \"-y\" first in \"args\"", vec![yes]),
+        (
+            &typo,
+            &[],
+            "command not found: nodde",
+            Some("did you mean \"node\"?"),
+            "\r",
+            "write \"node\" as its \"command\"",
+            vec![node],
+        ),
+        (
+            &moved,
+            &[],
+            gone,
+            None,
+            "\r",
+            "try the path /mcp (Streamable HTTP)",
+            changes("/mcp", "http"),
+        ),
+        (&moved, &[], gone, None, "j\r", "try the path /sse (HTTP+SSE)", changes("/sse", "sse")),
+    ] {
+        let mut driver = down(entry, stderr, reason, help);
+        let screen = super::draw(&mut driver.app, 120, 40);
+        assert!(screen.contains(words), "{words}: {screen}");
+        driver.keys(keys);
+        let made = driver.wanted.iter().find_map(|effect| match effect {
+            Effect::Config(ConfigCommand::Change(FileChange::Amend {
+                server, changes, ..
+            })) => Some((server.as_str() == "github").then(|| changes.clone())),
+            _ => None,
+        });
+        assert_eq!(made, Some(Some(expected)), "{words}");
+        let screen = super::draw(&mut driver.app, 120, 40);
+        assert!(screen.contains("the server is"), "{screen}");
+    }
+}
+
+#[test]
+fn what_only_shows_something_is_shown_and_starts_nothing() {
+    let entry = json!({"command": "node", "args": ["s.js"]});
+    let mut driver = down(
+        &entry,
+        &["Error: listen EADDRINUSE: address already in use 127.0.0.1:3000"],
+        "exit code 1",
+        None,
+    );
+    let screen = super::draw(&mut driver.app, 120, 40);
+    assert!(screen.contains("see which process has port 3000"), "{screen}");
+    driver.keys("\r");
+    let is_shown = |effect: &Effect| matches!(effect, Effect::Run(run) if !run.command.terminal);
+    assert!(driver.wanted.iter().any(is_shown), "{:?}", driver.wanted);
+    let starts = |effect: &Effect| matches!(effect, Effect::Order(_));
+    assert!(!driver.wanted.iter().any(starts), "{:?}", driver.wanted);
+}
+
+#[test]
+fn a_tool_that_fails_for_want_of_something_says_what_and_its_arguments_come_first() {
+    let (mut driver, token) = calling();
+    let result = json!({"isError": true, "content": [
+        {"type": "text", "text": "Request failed with status code 401: Bad credentials"}]});
+    let mut outcome = CallOutcome::new(CALL, "memory", "create_entities", result);
+    outcome.is_error = true;
+    driver.app.update(Message::CallEnded(token, Box::new(Ok(outcome))));
+    driver.wanted.extend(super::press(&mut driver.app, KeyCode::F(9), KeyModifiers::NONE));
+    let screen = super::draw(&mut driver.app, 120, 40);
+    for part in ["Bad credentials", "likely cause", "refuses its credentials", "edit its arguments"]
+    {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    let at =
+        ["edit its arguments", "make the call again"].map(|fix| screen.find(fix).expect("a fix"));
+    assert!(at[0] < at[1], "the same arguments fail in the same way: {screen}");
 }
 
 #[test]

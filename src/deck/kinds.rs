@@ -1,0 +1,71 @@
+//! What a file is that was given where a file of another kind is read.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+/// Bytes of a file that are looked at.
+const MAX_PEEK_BYTES: u64 = 1 << 20;
+
+/// What a file seems to be, with the command that takes it; `None` where that is not known.
+pub fn kind_of_file(path: &Path) -> Option<&'static str> {
+    // Anything but a file may never end, or never begin.
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let text = base::file::read(path, MAX_PEEK_BYTES).ok();
+    let text = text.or_else(|| beginning(path))?;
+    kind_of_text(&String::from_utf8_lossy(&text))
+}
+
+/// The beginning of a file that is longer.
+fn beginning(path: &Path) -> Option<Vec<u8>> {
+    use std::io::Read as _;
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(MAX_PEEK_BYTES).read_to_end(&mut text).ok()?;
+    Some(text)
+}
+
+fn kind_of_text(text: &str) -> Option<&'static str> {
+    let first = text.lines().next().unwrap_or_default();
+    let line: Option<Value> = serde_json::from_str(first).ok();
+    if line.is_some_and(|line| line["type"] == "header" && line["version"].is_u64()) {
+        return Some("a recording: `mcpdeck open`, `report` and `replay` take it");
+    }
+    let whole: Value = serde_json::from_str(text).ok()?;
+    let has = |names: &[&str]| names.iter().any(|name| whole.get(name).is_some());
+    if has(&["lockfileVersion"]) {
+        None
+    } else if has(&["suites"]) {
+        Some("a file of tests: `mcpdeck test` takes it")
+    } else if has(&["mcpServers", "servers"]) {
+        Some("a configuration of servers: it is named with --config")
+    } else if has(&["tools", "prompts", "resources"]) && has(&["calls", "reads", "gets", "on"]) {
+        Some("a script of a server: `mcpdeck mock` takes it")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_this_program_are_told_apart() {
+        for (text, part) in [
+            ("{\"type\":\"header\",\"version\":1,\"product\":\"p\"}\n{}", Some("a recording")),
+            ("{\n  \"mcpServers\": {}\n}", Some("--config")),
+            ("{\"servers\": {}, \"inputs\": []}", Some("--config")),
+            ("{\"suites\": {}, \"servers\": {}}", Some("mcpdeck test")),
+            ("{\"tools\": [], \"calls\": {}}", Some("mcpdeck mock")),
+            ("{\"tools\": []}", None),
+            ("{\"log\": {}}", None),
+            ("root:x:0:0", None),
+            ("", None),
+        ] {
+            let kind = kind_of_text(text);
+            assert_eq!(kind.is_some(), part.is_some(), "{text}: {kind:?}");
+            assert!(kind.unwrap_or_default().contains(part.unwrap_or_default()), "{text}");
+        }
+    }
+}
