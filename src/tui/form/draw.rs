@@ -404,7 +404,8 @@ impl Sheet<'_> {
         if is_box {
             return area.x + width;
         }
-        if editor.area.is_empty() && width > 12 {
+        let is_free = self.state.problem_at(self.state.cursor()).is_none();
+        if editor.area.is_empty() && is_free && width > 12 {
             let is_null = self.state.at(&row.pointer).is_some_and(Value::is_null);
             let ghost = if is_null { "null".to_owned() } else { ghost(row, editor.edits) };
             // A problem that follows on the line must not be drawn over the placeholder.
@@ -525,9 +526,10 @@ fn hint_lines(state: &FormState, row: usize, body: Rect) -> Vec<(SafeText, HintT
     if let Some(hidden) = hidden_names(state, found) {
         texts.push((SafeText::line(&format!("hidden in it: {hidden}")), HintTone::Warning));
     }
-    // An empty line shows the example itself.
+    // An empty line shows the example itself, unless a problem takes its room.
     let is_empty = state.editor.as_ref().is_some_and(|editor| editor.area.is_empty());
-    let takes = SafeText::line(&describe(found, !is_empty));
+    let shows_it = is_empty && state.problem_at(row).is_none();
+    let takes = SafeText::line(&describe(found, !shows_it));
     let description = found.field().and_then(Field::description);
     let description = description.map(|text| SafeText::cut_block(text, 1200));
     match description {
