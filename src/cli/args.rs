@@ -95,6 +95,12 @@ pub struct Common {
     #[arg(long, short = 'c', value_name = "FILE", global = true, help_heading = "Configuration", value_hint = ValueHint::FilePath)]
     pub config: Vec<PathBuf>,
 
+    /// Use the embedded demo servers instead of a configuration. In the dashboard a scripted show
+    /// runs until you press a key (not with --quiet); chat has a scripted model unless a provider is
+    /// named.
+    #[arg(long, global = true, help_heading = "Configuration", conflicts_with = "config")]
+    pub demo: bool,
+
     /// Variables for ${NAME} in the configuration, one NAME=value per line.
     #[arg(long, value_name = "FILE", global = true, help_heading = "Configuration", value_hint = ValueHint::FilePath)]
     pub env_file: Vec<PathBuf>,
@@ -150,11 +156,6 @@ pub struct Common {
     expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")
 )]
 pub struct DashboardArgs {
-    /// Run the embedded demo servers; a scripted show runs until you press a key (not with
-    /// --quiet).
-    #[arg(long, help_heading = "Dashboard")]
-    pub demo: bool,
-
     /// Start everything the configuration names without asking, in this run only: for automation.
     #[arg(long, help_heading = "Dashboard", conflicts_with = "require_trust")]
     pub trust: bool,
@@ -168,6 +169,7 @@ pub struct DashboardArgs {
         help_heading = "Dashboard",
         num_args = 0..=1,
         require_equals = true,
+        value_parser = listen_address,
         default_missing_value = "127.0.0.1:7337"
     )]
     pub serve: Option<std::net::SocketAddr>,
@@ -294,6 +296,23 @@ pub enum ColorChoice {
 fn severity() -> impl TypedValueParser<Value = Severity> {
     let names = PossibleValuesParser::new(["note", "warning", "error"]);
     names.try_map(|name| name.parse::<Severity>().map_err(|_| "there is no such severity"))
+}
+
+/// The address of a listener.
+///
+/// # Errors
+/// When it is none; with the address that was meant.
+#[cfg(feature = "gateway")]
+pub fn listen_address(text: &str) -> Result<std::net::SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+        match port.parse::<u16>() {
+            Ok(port) if ["", "localhost"].contains(&host) => {
+                format!("an address belongs to it: write 127.0.0.1:{port}")
+            }
+            _ => "write ADDRESS:PORT in numbers, such as 127.0.0.1:7337 or [::1]:7337".to_owned(),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -285,6 +285,9 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
             "{path}: there is no such file; `mcpdeck test --init` writes a first one"
         ));
     }
+    if let Some(kind) = ::deck::kind_of_file(&path).filter(|kind| !kind.contains("mcpdeck test")) {
+        return Err(format!("{}: it is not a file of tests; it is {kind}", spelled(&path)));
+    }
     #[cfg(feature = "chat")]
     if args.eval.eval && args.watch {
         return Err("--watch runs suites: leave out --eval".to_owned());

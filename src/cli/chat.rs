@@ -150,9 +150,6 @@ pub struct ChatArgs {
     /// Maximum cost of the conversation, in dollars; needs the price of the model in the settings.
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     max_cost: Option<f64>,
-    /// Use the embedded demo servers, and a scripted model unless a provider is named.
-    #[arg(long)]
-    demo: bool,
     /// Scripted answers to requests from servers; what they leave open is asked at the terminal, or
     /// denied without one.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "replay")]
@@ -215,7 +212,7 @@ recorded, 2 the arguments or the configuration cannot be used.";
 /// `mcpdeck chat`
 pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandResult {
     let mut which = args.model.clone();
-    let is_scripted = args.demo && which.provider.is_none();
+    let is_scripted = common.demo && which.provider.is_none();
     if is_scripted {
         which.provider = Some(Provider::Embedded);
     }
@@ -277,7 +274,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
             exit = turn(scene, &agent, &mut talk, (&line, &env), args.json).await;
         }
     };
-    let source = if args.demo { load::demo() } else { load::usable(common, &args.one) };
+    let source = load::usable(common, &args.one);
     let source = source.map_err(deck::refused);
     let need = (need, Callers::Model);
     deck::ended(source.and_then(|source| invocation.run_over(source, need, answers, work)))

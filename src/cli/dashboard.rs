@@ -107,7 +107,7 @@ fn show(
             ascii: cli.dashboard.ascii,
             themes: cli.dashboard.themes,
             theme: cli.dashboard.theme.clone(),
-            tour: cli.dashboard.demo,
+            tour: cli.common.demo,
             origin: origin(cli),
             found,
             ..Setup::default()
@@ -168,7 +168,7 @@ type Models = (Option<Arc<dyn Drafter>>, Option<OpenChat>);
 fn models(cli: &Cli) -> Result<Models, ExitStatus> {
     let models: Models = (None, None);
     #[cfg(feature = "chat")]
-    let models: Models = super::chat::in_dashboard(&cli.common, cli.dashboard.demo)
+    let models: Models = super::chat::in_dashboard(&cli.common, cli.common.demo)
         .map_err(|message| output::refuse(&message))?
         .map_or(models, |(drafter, chat)| (Some(Arc::new(drafter)), Some(chat)));
     let _ = cli;
@@ -178,7 +178,7 @@ fn models(cli: &Cli) -> Result<Models, ExitStatus> {
 /// The scripted show of the demo; none with `--quiet`.
 fn show_of_demo(cli: &Cli) -> Option<Show> {
     #[cfg(feature = "demo")]
-    if cli.dashboard.demo && !cli.check.quiet {
+    if cli.common.demo && !cli.check.quiet {
         let config = demo::config(&std::env::current_exe().ok()?);
         return Some(Box::new(|host, stop| Box::pin(demo::show(host, config, stop))));
     }
@@ -188,7 +188,7 @@ fn show_of_demo(cli: &Cli) -> Option<Show> {
 
 /// The deck, and what other programs have if there is no configuration.
 fn deck(cli: &Cli) -> Result<(DeckBuilder, Option<FoundServers>), ExitStatus> {
-    if cli.dashboard.demo {
+    if cli.common.demo {
         let source = load::demo().map_err(|found| problems(&found))?;
         return Ok((Deck::builder().config(source.config), None));
     }
@@ -235,7 +235,7 @@ fn one_server(cli: &Cli) -> OneServer {
 /// How the dashboard was started, for the command lines it offers to copy.
 fn origin(cli: &Cli) -> ExportOrigin {
     let start = match &cli.url {
-        _ if cli.dashboard.demo => Start::Demo,
+        _ if cli.common.demo => Start::Demo,
         Some(url) => Start::Url(url.clone()),
         None if !cli.command.is_empty() => Start::Command(cli.command.clone()),
         None => Start::default(),

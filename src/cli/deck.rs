@@ -197,6 +197,9 @@ fn line(
         (None, true) => write!(line, " {for_name}{}", quoted(server.as_str())),
         (None, false) => Ok(()),
     };
+    if common.demo {
+        line += " --demo";
+    }
     let files = [("--config", &common.config), ("--env-file", &common.env_file)];
     for (option, files) in files {
         for file in files {

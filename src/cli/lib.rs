@@ -30,6 +30,7 @@ mod load;
 mod load_test;
 mod login;
 mod look;
+mod mistake;
 #[cfg(unix)]
 mod native_host;
 mod operate;
@@ -50,7 +51,7 @@ mod trust;
 mod upgrade;
 mod values;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use self::args::{Cli, OneServer, Verb};
 use crate::telemetry::{LogOptions, Telemetry};
@@ -63,9 +64,15 @@ pub fn main(themes: &'static [(&'static str, &'static str)]) -> std::process::Ex
     if let Some(exit) = complete::answer() {
         return exit.into();
     }
-    let mut cli = match Cli::try_parse() {
+    let mut command = Cli::command();
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let misplaced = parsed.as_ref().ok().and_then(load::misplaced);
+    let parsed = parsed.and_then(|matches| {
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    });
+    let mut cli = match parsed {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() => return mistake(error).into(),
+        Err(error) if error.use_stderr() => return mistake::answer(error).into(),
         Err(error) => {
             // `--help | head` closes the pipe early; that is not an error.
             let text = error.render();
@@ -74,6 +81,9 @@ pub fn main(themes: &'static [(&'static str, &'static str)]) -> std::process::Ex
             return output::print(&docs::in_groups(&text), ExitStatus::Ok).into();
         }
     };
+    if let Some(message) = misplaced {
+        return output::refuse(&message).into();
+    }
     cli.dashboard.themes = themes;
     // Mock and demo servers own their standard streams and must start fast: no logging.
     match cli.verb {
@@ -109,35 +119,6 @@ pub fn main(themes: &'static [(&'static str, &'static str)]) -> std::process::Ex
     output::notices();
     drop(telemetry);
     exit
-}
-
-/// Reports invalid arguments: with a suggestion where there is one, else with clap's message.
-fn mistake(mut error: clap::Error) -> ExitStatus {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let args: Vec<String> = std::env::args_os().filter_map(|a| a.into_string().ok()).collect();
-    if !args.iter().any(|word| word == "--")
-        && let Some(message) = load::mistaken(args.iter().cloned())
-    {
-        return output::refuse(&message);
-    }
-    if error.kind() == ErrorKind::UnknownArgument
-        && error.get(ContextKind::SuggestedArg).is_none()
-        && let Some(message) = respell::respelled(&args)
-    {
-        return output::refuse(&message);
-    }
-    let verb = args.get(1).map(String::as_str);
-    match (error.kind(), verb) {
-        // Words after `--` are a command to run here, so clap's tip to use `--` is misleading.
-        (ErrorKind::UnknownArgument, _) => _ = error.remove(ContextKind::Suggested),
-        (ErrorKind::MissingRequiredArgument, Some("call" | "app" | "read" | "prompt")) => {
-            let tip = "`mcpdeck list` shows what there is".to_owned().into();
-            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
-        }
-        _ => {}
-    }
-    let _ = error.print();
-    ExitStatus::Usage
 }
 
 fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
@@ -196,7 +177,7 @@ fn run(cli: Cli, telemetry: &Telemetry) -> std::process::ExitCode {
         Some(_) => output::refuse("this build was made without this command"),
         None if cli.check.check => {
             let one = OneServer { url: cli.url, given: cli.given, command: cli.command };
-            let demo = cli.dashboard.demo;
+            let demo = cli.common.demo;
             let request =
                 check::CheckRequest { common: &cli.common, args: &cli.check, one: &one, demo };
             check::check(&request, telemetry)

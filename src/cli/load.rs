@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{CommandFactory, Parser};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, CommandFactory, Parser};
 use indexmap::IndexMap;
 
 use super::args::{Cli, Common, OneServer, Verb};
@@ -42,6 +43,9 @@ pub fn source(
     one: &OneServer,
     startup: Startup,
 ) -> Result<LoadedConfig, Vec<Diagnostic>> {
+    if common.demo {
+        return demo();
+    }
     let (loaded, path) = loaded(common, one)?;
     let left_out = loaded.reasons();
     let nothing = loaded.config.servers.is_empty() && !left_out.is_empty();
@@ -84,6 +88,11 @@ pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Di
     for problem in loaded.as_mut().err().into_iter().flatten() {
         if problem.rule == "config/read" && problem.help.is_none() {
             problem.help = neighbour(&problem.at.file, env);
+        }
+        let other =
+            ::deck::kind_of_file(&problem.at.file).filter(|kind| !kind.contains("--config"));
+        if let Some(kind) = other {
+            problem.help = Some(format!("this is {kind}"));
         }
     }
     if files.is_empty()
@@ -267,59 +276,156 @@ pub fn masks(telemetry: &Telemetry) -> Masks {
 // The first word of the command line when it is not a command: a configuration, the URL of a
 // server, or a mistake to explain.
 
-/// Resolves the word: a file is added to the configurations, a URL stays in place.
+/// Resolves the word: a file is added to the configurations, a URL stays in place or becomes the
+/// server of the command.
 ///
 /// # Errors
 /// When it is neither, or a header has no URL; suggests what may have been meant.
 pub fn settle(cli: &mut Cli) -> Result<(), String> {
     if let Some(verb) = &mut cli.verb {
-        return settle_verb(verb);
+        return settle_verb(verb, &mut cli.common, cli.url.take());
     }
     let Some(word) = cli.url.take_if(|word| !word.contains("://")) else {
         let lost = cli.url.is_none() && !cli.given.header.is_empty();
         return if lost { Err(HEADER.to_owned()) } else { Ok(()) };
     };
-    let path = Path::new(&word);
-    let named = path.extension().is_some_and(|e| e == "json" || e == "jsonc" || e == "json5");
-    if (path.is_file() || named) && !cli.given.header.is_empty() {
+    if is_file(&word) && !cli.given.header.is_empty() {
         return Err(HEADER.to_owned());
     }
-    if path.is_file() || named {
-        cli.common.config.push(path.to_path_buf());
-        return Ok(());
-    }
-    Err(format!("`{word}` is not a command, file or URL; {}", meant(&word)))
+    use_file(&mut cli.common, word)
 }
 
 const HEADER: &str = "--header goes with the address of a server; a file has its own headers";
 
-/// `list URL` and `status URL` mean the server there. A header needs such an address.
-fn settle_verb(verb: &mut Verb) -> Result<(), String> {
-    let no_words = &mut Vec::new();
-    let (words, one) = match verb {
-        Verb::List(args) => (&mut args.servers, &mut args.one),
-        Verb::Status(args) => (&mut args.servers, &mut args.one),
-        Verb::Call(args) => (no_words, &mut args.ask.one),
+/// Whether a word names a configuration: a file, or what looks like the name of one.
+pub fn is_file(word: &str) -> bool {
+    let path = Path::new(word);
+    path.is_file() || path.extension().is_some_and(|e| e == "json" || e == "jsonc" || e == "json5")
+}
+
+fn use_file(common: &mut Common, word: String) -> Result<(), String> {
+    if !is_file(&word) {
+        return Err(format!("`{word}` is not a command, file or URL; {}", meant(&word)));
+    }
+    if common.demo {
+        return Err(format!("either --demo or `{word}`: both name the servers"));
+    }
+    common.config.push(word.into());
+    Ok(())
+}
+
+/// The words of a verb among which a server may be named, and its single server.
+fn server_words(verb: &mut Verb) -> Option<(Option<&mut Vec<String>>, &mut OneServer)> {
+    Some(match verb {
+        Verb::List(args) => (Some(&mut args.servers), &mut args.one),
+        Verb::Status(args) => (Some(&mut args.servers), &mut args.one),
+        Verb::Call(args) => (None, &mut args.ask.one),
         #[cfg(feature = "apps")]
-        Verb::App(args) => (no_words, &mut args.ask.one),
-        Verb::Load(args) => (no_words, &mut args.one),
+        Verb::App(args) => (None, &mut args.ask.one),
+        Verb::Load(args) => (None, &mut args.one),
         #[cfg(feature = "bench")]
-        Verb::Test(args) => (no_words, &mut args.one),
-        Verb::Read(args) => (no_words, &mut args.ask.one),
-        Verb::Prompt(args) => (no_words, &mut args.ask.one),
-        Verb::Request(args) => (no_words, &mut args.ask.one),
-        _ => return Ok(()),
+        Verb::Test(args) => (None, &mut args.one),
+        Verb::Read(args) => (None, &mut args.ask.one),
+        Verb::Prompt(args) => (None, &mut args.ask.one),
+        Verb::Request(args) => (None, &mut args.ask.one),
+        _ => return None,
+    })
+}
+
+/// `list FILE`, `list URL` and `status URL` mean the servers there, and so does a word before a verb.
+/// A header needs an address.
+fn settle_verb(verb: &mut Verb, common: &mut Common, before: Option<String>) -> Result<(), String> {
+    if let Some(name) = target(verb).filter(|name| Path::new(name).is_file() && is_file(name)) {
+        let text = format!(
+            "`{name}` is a file, and here stands a name: the file goes with --config\n  \
+             write: mcpdeck --config {} ...",
+            quoted(name)
+        );
+        return Err(text);
+    }
+    let takes_demo = match &mut *verb {
+        #[cfg(feature = "chat")]
+        Verb::Chat(_) => true,
+        #[cfg(feature = "gateway")]
+        Verb::Serve(_) => true,
+        Verb::Replay(_) => true,
+        other => server_words(other).is_some(),
     };
-    if one.url.is_none() && words.first().is_some_and(|word| word.contains("://")) {
-        one.url = Some(words.remove(0));
-        if !words.is_empty() {
-            return Err("a URL names one server: it cannot be combined with names".to_owned());
+    if common.demo && !takes_demo {
+        let text = "--demo goes with the dashboard, --check, and commands that use servers, such as \
+                    `list --demo`";
+        return Err(text.to_owned());
+    }
+    let Some((words, one)) = server_words(verb) else {
+        return match before {
+            Some(word) if word.contains("://") => {
+                Err(format!("`{word}` comes before a command that takes no address"))
+            }
+            Some(word) => use_file(common, word),
+            None => Ok(()),
+        };
+    };
+    match before {
+        Some(word) if word.contains("://") && one.url.is_none() => one.url = Some(word),
+        Some(word) if word.contains("://") => {
+            return Err(format!("two addresses, and a command is for one: `{word}` is the first"));
+        }
+        Some(word) => use_file(common, word)?,
+        None => {}
+    }
+    if let Some(words) = words {
+        if one.url.is_none() && words.first().is_some_and(|word| word.contains("://")) {
+            one.url = Some(words.remove(0));
+            if !words.is_empty() {
+                return Err("a URL names one server: it cannot be combined with names".to_owned());
+            }
+        }
+        let file = |word: &String| Path::new(word).is_file() && is_file(word);
+        if let Some(at) = words.iter().position(file).filter(|_| one.url.is_none()) {
+            let word = words.remove(at);
+            use_file(common, word)?;
         }
     }
     if one.url.is_none() && !one.given.header.is_empty() {
         return Err("--header goes with the address of a server: --url URL".to_owned());
     }
     Ok(())
+}
+
+/// What a verb is about: its tool, resource, prompt or method.
+fn target(verb: &Verb) -> Option<&str> {
+    match verb {
+        Verb::Call(args) => args.name.as_deref(),
+        Verb::Load(args) => Some(&args.name),
+        Verb::Read(args) => Some(&args.uri),
+        Verb::Prompt(args) => Some(&args.name),
+        Verb::Request(args) => Some(&args.method),
+        _ => None,
+    }
+}
+
+/// The message for an option before a verb that only the dashboard or the check reads; `matches` are
+/// those of the whole command line.
+pub fn misplaced(matches: &ArgMatches) -> Option<String> {
+    let (verb, _) = matches.subcommand()?;
+    let command = Cli::command();
+    let of_verb = command.find_subcommand(verb)?;
+    let has_dashboard = ["open", "attach"].contains(&verb);
+    let is_given = |arg: &&Arg| {
+        !arg.is_global_set()
+            && !arg.is_positional()
+            && !(has_dashboard && arg.get_help_heading() == Some("Dashboard"))
+            && matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+    };
+    let option = command.get_arguments().find(is_given)?.get_long()?;
+    let takes = of_verb.get_arguments().any(|arg| arg.get_long() == Some(option));
+    Some(if takes {
+        format!("--{option} comes after the command: `mcpdeck {verb} --{option} ...`")
+    } else {
+        format!(
+            "--{option} goes without a command, and `{verb}` has no such option: see `mcpdeck --help`"
+        )
+    })
 }
 
 /// Programs commonly used to start servers.

@@ -84,7 +84,7 @@ async fn calls(
     words: &ArgumentWords,
 ) -> Result<(String, Tally, Duration), Error> {
     let prepared = operate::prepare(host, invocation, (&args.name, words))?;
-    let Prepared { canonical, server, arguments, .. } = prepared;
+    let Prepared { canonical, server, arguments, takes } = prepared;
     let (arguments, numbers) = (arguments.value, Some(Arc::new(arguments.numbers)));
     let options = CallOptions {
         origin: Origin::Cli,
@@ -96,16 +96,27 @@ async fn calls(
         .map_err(|error| Error::new(config::error::ErrorCode::Internal, error.to_string()))?;
     let tally = RefCell::new(Tally { latencies, failed: 0, errors: BTreeMap::new() });
     let open = Cell::new(args.calls);
+    let refused = RefCell::new(None);
     let began = Instant::now();
     let caller = async || {
         while let Some(left) = open.get().checked_sub(1) {
             open.set(left);
             let began = Instant::now();
             let outcome = host.call_tool_with(&canonical, arguments.clone(), options.clone()).await;
+            // All calls have the same arguments.
+            if let Err(error) = &outcome
+                && error.code == config::error::ErrorCode::Validation
+            {
+                open.set(0);
+                refused.borrow_mut().get_or_insert_with(|| error.clone());
+            }
             tally.borrow_mut().take(outcome, began.elapsed());
         }
     };
     futures::future::join_all((0..args.parallel.min(args.calls)).map(|_| caller())).await;
+    if let Some(error) = refused.into_inner() {
+        return Err(error.help(takes));
+    }
     Ok((canonical.clone(), tally.into_inner(), began.elapsed()))
 }
 

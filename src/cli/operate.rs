@@ -41,11 +41,28 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> CommandR
     let name = args.name.as_deref().unwrap_or_default();
     let mut operation = OperationArgs::new(common, &args.ask, telemetry, ("tool", name))?;
     operation.printer.file = args.output.as_deref();
+    operation.printer.need(writable(args.output.as_deref()))?;
     if args.force {
         operation.options.validation = Validation::Force;
     }
     let words = operation.printer.need(words(&args.arguments))?;
     if name.starts_with('@') { again(operation, name, words) } else { Ok(tool(operation, words)) }
+}
+
+/// Refuses a file that a result could not be written to, before anything is called.
+fn writable(file: Option<&Path>) -> Result<(), Error> {
+    let Some(path) = file else { return Ok(()) };
+    let shown = SafeText::line(&path.display().to_string());
+    if path.is_dir() {
+        return Err(invalid(format!("{shown}: it is a folder: name a file in it")));
+    }
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        Some(folder) => {
+            let folder = SafeText::line(&folder.display().to_string());
+            Err(invalid(format!("{shown}: there is no folder {folder}; nothing was called")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Makes a saved call; the words of the command line replace its arguments key by key.
@@ -191,7 +208,7 @@ pub struct Prepared {
     pub server: ServerName,
     pub arguments: WrittenValue,
     /// Usage of the tool, as help for invalid arguments.
-    takes: String,
+    pub takes: String,
 }
 
 /// Finds the tool and converts the words to arguments.
@@ -217,10 +234,16 @@ pub fn prepare(
 }
 
 /// Shows how a tool is named where server and tool were given as two words.
-fn with_whole_name(error: Error, server: &str, words: &ArgumentWords) -> Error {
+fn with_whole_name(mut error: Error, server: &str, words: &ArgumentWords) -> Error {
     let tool = words.pairs.first().filter(|word| !word.contains(['=', ':']));
     match tool.filter(|_| error.code == ErrorCode::ToolNotFound && words.base.is_none()) {
-        Some(tool) => error.help(format!("server and tool are one word: `{server}.{tool}`")),
+        Some(tool) => {
+            let whole = format!("{server}.{tool}");
+            if error.candidates.contains(&whole) {
+                error.candidates.clear();
+            }
+            error.help(format!("server and tool are one word: `{whole}`"))
+        }
         None => error,
     }
 }
@@ -290,6 +313,7 @@ fn found<T>(
 pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> CommandResult {
     let mut operation = OperationArgs::new(common, &args.ask, telemetry, ("uri", &args.uri))?;
     operation.printer.file = args.output.as_deref();
+    operation.printer.need(writable(args.output.as_deref()))?;
     Ok(resource_of(operation, args.server.as_deref()))
 }
 
@@ -317,7 +341,7 @@ pub fn request(common: &Common, args: &RequestArgs, telemetry: &Telemetry) -> Co
         let params = values::arguments(words.base, &words.pairs, &SchemaDocument::default());
         let params = params.map_err(|wrong| {
             let error = invalid(wrong.join("; "));
-            match misplaced_server(&args.method, &args.params) {
+            match misplaced_server(&args.method, &args.params).filter(|_| args.server.is_none()) {
                 Some(line) => error.help(format!("did you mean `{line}`?")),
                 None => error,
             }
@@ -416,8 +440,13 @@ pub fn words(arguments: &[String]) -> Result<ArgumentWords, Error> {
         Some(read.map_err(invalid)?)
     } else if first.trim_start().starts_with(['{', '[']) {
         let wrong = |error: String| {
-            invalid(format!("`{first}`: {error}"))
-                .help("strings need double quotes; or write key=value")
+            let help = if first.contains(['"', '\'']) || !first.contains(':') {
+                "strings need double quotes; or write key=value"
+            } else {
+                "strings need double quotes, which the shell takes away: put all of it in single \
+                 quotes, or write key=value"
+            };
+            invalid(format!("`{first}`: {error}")).help(help)
         };
         Some(WrittenValue::parse(first).map_err(wrong)?)
     } else {

@@ -66,6 +66,9 @@ pub fn secret(common: &Common, args: &SecretArgs) -> CommandResult {
             if args.json {
                 return safe::pretty(&json!({ "secrets": names })) + "\n";
             }
+            if names.is_empty() {
+                output::complain("no secret is stored; `mcpdeck secret set NAME` stores one");
+            }
             names.iter().map(|name| SafeText::line(name).to_string() + "\n").collect()
         }),
         SecretVerb::Remove { names } => names
@@ -86,6 +89,13 @@ pub fn secret(common: &Common, args: &SecretArgs) -> CommandResult {
 }
 
 fn set(store: &SecretStore, keyring: Option<&Environment>, name: &str) -> Result<String, String> {
+    if let Some((name, _)) = name.split_once('=') {
+        let name = SafeText::line(name);
+        return Err(format!(
+            "a value on the command line is seen by every user of this machine: give it on stdin, \
+             `mcpdeck secret set {name} < FILE`"
+        ));
+    }
     let mut stdin = std::io::stdin();
     if stdin.is_terminal() {
         return Err("give the value on stdin, for example from your password manager".to_owned());

@@ -33,7 +33,7 @@ use host::{AccessScope, DEFAULT_PROFILE, Host, ServerState};
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct ServeArgs {
     /// Address to listen on; port 0 takes any free one.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7337")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7337", value_parser = super::args::listen_address)]
     listen: SocketAddr,
     /// File with your own token; created, readable only by you, when it does not exist.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

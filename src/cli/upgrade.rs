@@ -131,6 +131,13 @@ pub fn upgrade(common: &Common, args: &UpgradeArgs, telemetry: &Telemetry) -> Co
     let file = FileDraft::open(common, &env)?;
     let chosen = chosen(&file, &args.servers)?;
     let mut exit = ExitStatus::Ok;
+    let is_pinned = |(_, entry): &(ServerName, Value)| PinnedVersion::find(entry).is_some();
+    if args.servers.is_empty() && !chosen.iter().any(is_pinned) {
+        output::complain(
+            "no entry names a version, so there is nothing to upgrade; `mcpdeck add` writes versions",
+        );
+        return Ok(exit);
+    }
     for (name, entry) in chosen {
         let shown = SafeText::line(name.as_str());
         let Some(pinned) = PinnedVersion::find(&entry) else {

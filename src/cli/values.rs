@@ -11,7 +11,7 @@ use super::respell::respelled_pair;
 use base::SafeText;
 use base::pointer::child_pointer;
 use base::text::json::{WrittenNumbers, WrittenValue, is_whole};
-use base::text::nearest;
+use base::text::{nearest, quoted};
 use protocol::{Prompt, schema_kind};
 use schema::{
     Outline, OutlineProperty, Parameter, SchemaDocument, TypeStyle, parameters, type_text,
@@ -34,6 +34,9 @@ pub fn arguments(
         let kind = schema_kind(&value);
         return Err(vec![format!("arguments must be a JSON object, not {kind}")]);
     };
+    if let Some(here) = joined(pairs, schema) {
+        return Err(vec![here]);
+    }
     let mut given: Vec<&str> = Vec::new();
     for pair in pairs {
         let Some((key, text)) = pair.split_once('=') else {
@@ -60,6 +63,28 @@ pub fn arguments(
     }
     let value = Value::Object(object);
     if wrong.is_empty() { Ok(WrittenValue { value, numbers }) } else { Err(wrong) }
+}
+
+/// The message for a pair that is written as several words, or for words that can only be the value
+/// of the one parameter that there is.
+fn joined(pairs: &[String], schema: &SchemaDocument) -> Option<String> {
+    let here = |key: &str, value: &str| quoted(&format!("{key}={value}"));
+    let sign = pairs.iter().position(|word| word.starts_with('='));
+    if let Some(at) = sign.filter(|at| *at > 0 && !pairs[at - 1].contains('=')) {
+        let value = match pairs[at].strip_prefix('=') {
+            Some("") | None => pairs.get(at + 1).map_or("VALUE", String::as_str),
+            Some(value) => value,
+        };
+        return Some(format!("no blanks around `=`: write {}", here(&pairs[at - 1], value)));
+    }
+    let all = Outline::new(schema).properties();
+    let [only] = all.keys().collect::<Vec<_>>()[..] else { return None };
+    let is_word = |word: &String| !word.contains(['=', ':', '{', '[']) && word != only;
+    let is_value = !pairs.is_empty() && pairs.iter().all(is_word);
+    is_value.then(|| {
+        let words = pairs.join(" ");
+        format!("`{words}` is not key=value: write {}", here(only, &words))
+    })
 }
 
 /// Whether a schema has a parameter of exactly this name.
@@ -356,6 +381,24 @@ mod tests {
         }
         assert_eq!(typed(&["count=x", "flag=y"]).expect_err("both").len(), 2);
         assert!(typed(&["text=a", "text=b"]).is_err());
+    }
+
+    #[test]
+    fn a_pair_in_several_words_is_shown_as_the_one_that_is_meant() {
+        let city = document(json!({"type": "object", "properties": {"city": {"type": "string"}}}));
+        let two = document(json!({"type": "object", "properties": {"city": {}, "day": {}}}));
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for (line, schema, part) in [
+            ("city = Oslo", &two, "no blanks around `=`: write city=Oslo"),
+            ("city =Oslo", &two, "write city=Oslo"),
+            ("Oslo", &city, "`Oslo` is not key=value: write city=Oslo"),
+            ("San Jose", &city, "write 'city=San Jose'"),
+            ("city", &city, "`city` is not key=value; JSON"),
+            ("Oslo", &two, "`Oslo` is not key=value; JSON"),
+        ] {
+            let wrong = arguments(None, &words(line), schema).expect_err(line);
+            assert!(wrong[0].contains(part), "{line}: {wrong:?}");
+        }
     }
 
     #[test]

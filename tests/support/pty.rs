@@ -130,6 +130,11 @@ impl Launch {
         Self::new(size, &["--config", "mcp.json"]).write("mcp.json", text)
     }
 
+    /// The demo in a scratch folder that was used before, with what is remembered in it.
+    pub fn demo_again(size: Size, home: tempfile::TempDir) -> Self {
+        Self { home, ..Self::demo(size) }
+    }
+
     /// `--config mcp.json` in a scratch folder that was used before, with what is remembered in it.
     pub fn again(size: Size, home: tempfile::TempDir) -> Self {
         Self { home, ..Self::new(size, &["--config", "mcp.json"]) }

@@ -97,7 +97,7 @@ pub enum Verb {
     #[cfg(all(unix, feature = "tui"))]
     Attach {
         /// The process id of the service; optional when only one is running.
-        #[arg(value_name = "PID")]
+        #[arg(value_name = "PID", value_parser = process_id)]
         service: Option<u32>,
     },
     /// The bridge that a browser starts for an extension; `native-host install` sets it up.
@@ -496,4 +496,12 @@ pub struct ImportArgs {
     /// Replace servers of the same name in that file; without it they are kept.
     #[arg(long, requires = "into")]
     pub replace: bool,
+}
+
+/// The process id of a service.
+fn process_id(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        "a process id is a number, as `mcpdeck serve` logs it; leave it out when one service runs"
+            .to_owned()
+    })
 }

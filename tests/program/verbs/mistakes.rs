@@ -47,6 +47,37 @@ fn every_mistake_is_answered_with_the_way_out() {
         (&["help", "grants", "ad"], &["there is no help on `grants ad`"]),
         (&["list", "--log-level", "verbos"], &["`verbos` is not a level or filter: write error,"]),
         (&["--check", "--record", "own.json"], &["to own.json: it exists", "another file with"]),
+        // What stands before a command is used or refused, never left out.
+        (&["gone/x.json", "list"], &["gone/x.json", "does not exist"]),
+        (&["lisst", "list"], &["`lisst` is not a command, file or URL; did you mean"]),
+        (&["--check", "list"], &["--check goes without a command"]),
+        (&["-H", "A: b", "list"], &["--header comes after the command: `mcpdeck list --header"]),
+        (&["--demo", "trust", "list"], &["--demo goes with the dashboard, --check, and commands"]),
+        (&["--demo", "-c", "mcp.json", "list"], &["--demo", "cannot be used with"]),
+        (&["call", "mcp.json", "calc.add"], &["`mcp.json` is a file", "--config mcp.json"]),
+        (&["config", "mcp.json"], &["mcpdeck config --config mcp.json"]),
+        // One kind of file where another is read.
+        (&["open", "mcp.json"], &["it is a configuration of servers: it is named with --config"]),
+        (&["replay", "mcp.json"], &["not a recording", "a configuration of servers"]),
+        (&["mock", "mcp.json"], &["not a script; it is a configuration of servers"]),
+        (&["test", "mcp.json"], &["not a file of tests; it is a configuration of servers"]),
+        // Options and verbs of other programs.
+        (&["list", "--tools"], &["write `--only tools`"]),
+        (&["status", "--format", "json"], &["write `--json`"]),
+        (&["serve", "--port", "80"], &["write `--listen 127.0.0.1:80`"]),
+        (&["serve", "--listen", "8080"], &["write 127.0.0.1:8080"]),
+        (&["serve", "--listen", "example.org:1"], &["ADDRESS:PORT in numbers"]),
+        (&["token", "create"], &["did you mean `mcpdeck token new`?", "it has: new, list, revoke"]),
+        (&["config", "--nonsense"], &["it has --all, --json"]),
+        (&["report", "x.jsonl"], &["--output report.html"]),
+        // Arguments of a call.
+        (&["call", "calc.add", "a", "=", "1"], &["no blanks around `=`: write a=1"]),
+        (&["call", "calc", "add", "a=1"], &["server and tool are one word: `calc.add`"]),
+        (&["call", "calc.add", "{a:1}"], &["which the shell takes away"]),
+        (&["call", "calc.add", "a=1", "b=1", "-o", "no/x"], &["there is no folder no; nothing"]),
+        (&["call", "calc.add", "a=1", "b=1", "-o", "folder"], &["it is a folder: name a file"]),
+        (&["load", "calc.add", "a=1"], &["\"b\" is required", "it takes: calc.add a=NUMBER"]),
+        (&["secret", "set", "A=b"], &["seen by every user", "`mcpdeck secret set A < FILE`"]),
     ] {
         let done = run(&bench, args);
         let output = format!("{}{}", done.stdout, done.stderr);
@@ -55,6 +86,15 @@ fn every_mistake_is_answered_with_the_way_out() {
             assert!(output.contains(part), "{args:?} does not say `{part}`:\n{output}");
         }
     }
+    #[cfg(unix)]
+    {
+        let done = run(&bench, &["attach", "localhost:7337"]);
+        assert!(done.stderr.contains("a process id is a number"), "{done:?}");
+    }
+    let silent = run(&bench, &["call", "calc", "add", "a=1"]).stderr;
+    assert!(!silent.contains("did you mean"), "one answer is enough: {silent}");
+    let twice = run(&bench, &["request", "ping", "--server", "calc", "x"]).stderr;
+    assert!(!twice.contains("--server x"), "{twice}");
     let unknown = run(&bench, &["status", "--all"]);
     assert!(!unknown.stderr.contains("-- --all"), "that would run it: {unknown:?}");
     let help = run(&bench, &["call", "calc.add", "a=x", "b=1"]).stderr;
@@ -227,4 +267,47 @@ fn a_uri_that_nobody_lists_is_answered_with_those_that_are_near_and_where_to_loo
             "{args:?}: {text}"
         );
     }
+}
+
+#[test]
+fn a_file_or_the_demo_serves_a_command_wherever_it_is_named() {
+    let bench = bench();
+    std::fs::rename(bench.path().join("mcp.json"), bench.path().join("team.json")).expect("a file");
+    for args in [
+        &["team.json", "list", "calc"][..],
+        &["list", "team.json", "calc"],
+        &["-c", "team.json", "list", "calc"],
+        &["list", "calc", "-c", "team.json"],
+    ] {
+        let done = run(&bench, args);
+        assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
+        assert!(done.stdout.contains("add"), "{args:?}: {done:?}");
+    }
+    for args in [
+        &["--demo", "call", "atlas.find_airport", "query=ZRH"][..],
+        &["call", "find_airport", "query=ZRH", "--demo"],
+    ] {
+        let done = run(&bench, args);
+        assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
+        assert!(done.stdout.contains("Zürich"), "{args:?}: {done:?}");
+    }
+    let done = run(&bench, &["call", "find_airport", "query=O", "x=1", "--demo"]);
+    assert!(done.stderr.contains("`mcpdeck list --long atlas --demo` shows more"), "{done:?}");
+    let secrets = run(&bench, &["secret", "list"]);
+    assert_eq!((secrets.code, secrets.stdout.as_str()), (Some(0), ""));
+    assert!(secrets.stderr.contains("no secret is stored"), "{secrets:?}");
+    let upgrade = run(&bench, &["upgrade", "-c", "team.json"]);
+    assert!(upgrade.stderr.contains("nothing to upgrade"), "{upgrade:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_start_that_failed_is_told_by_its_exit_also_when_its_family_takes_longer_to_end() {
+    let bench = Bench::new();
+    let script = "sleep 60 >/dev/null 2>&1 </dev/null & echo 'Error: out of cheese' >&2; exit 3";
+    let entry = json!({"command": "sh", "args": ["-c", script], "retry": {"maxRetries": 0}});
+    bench.servers(&json!({"cheese": entry}));
+    let done = run(&bench, &["list"]);
+    let told = "exit code 3 before it was ready: Error: out of cheese";
+    assert!(format!("{}{}", done.stdout, done.stderr).contains(told), "{done:?}");
 }

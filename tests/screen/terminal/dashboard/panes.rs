@@ -106,8 +106,7 @@ fn filters_are_completed_saved_under_a_name_and_remembered_by_the_project() {
     deck.keys("/ kind:wrong\r");
     deck.wait("kind: takes one of request, notification");
     deck.keys("\x7f1");
-    let mut deck =
-        Launch::again(Size::WIDE, deck.quit_and_keep()).arg("--demo").arg("--quiet").start();
+    let mut deck = Launch::demo_again(Size::WIDE, deck.quit_and_keep()).start();
     deck.wait("4 ready");
     deck.keys(":crew alone\r");
     deck.wait("/ server:crew");
