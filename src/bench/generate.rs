@@ -5,14 +5,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use regex_syntax::ParserBuilder;
-use regex_syntax::hir::{Class, Hir, HirKind};
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::repair::{repaired, texts_of_pattern};
+use crate::breaks::{
+    CaseAim, PlaceDifference, breaks, counts, differs, format_sample, hostile, lengths,
+    limit_values, of_constant, of_numbers, of_options, of_other_types, of_texts, smallest_number,
+};
+use crate::pattern::{MAX_TEXT_CHARS, of_pattern, texts_of};
+use crate::repair::repaired;
 use base::pointer::{child_pointer, remove, set};
 use config::error::Violation;
-use schema::{Conj, Formats, Merged, SchemaDocument, SchemaLimits, Types, Validator, merge};
+use schema::{
+    Conj, Formats, Merged, SchemaDocument, SchemaLimits, SchemaVerdict, SubSchema, Types,
+    Validator, merge,
+};
 
 /// What the rules of the schema say of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +28,9 @@ pub enum CaseKind {
     /// Valid, with content that a server has to treat as data: traversal, injection, odd Unicode,
     /// great length or depth.
     Hostile,
+    /// Valid, in letters beyond ASCII: a server may know none of these words, but has to take as many
+    /// of them as of others.
+    Foreign,
     /// One rule of the schema is broken.
     Invalid,
 }
@@ -41,50 +50,27 @@ pub struct FuzzCase {
 
 /// Deepest nesting of places that are varied.
 const MAX_PLACE_DEPTH: usize = 5;
-/// Longest text that a schema may ask for.
-const MAX_TEXT_CHARS: u64 = 20_000;
 /// Most items that a schema may ask for.
 const MAX_ITEMS: u64 = 200;
-/// Length of a text that is sent where the schema sets no limit.
-const HUGE_TEXT_CHARS: usize = 100_000;
 /// Depth of a value that is sent where the schema sets no limit.
-const DEEP_LIST_LEVELS: usize = 100;
+const DEEP_LEVELS: usize = 100;
+/// What a value is whose schema names itself.
+const DEEP_BY_SCHEMA: &str = "deeply nested as the schema permits";
+/// Most places above one to which the same schema applies.
+const MAX_LOOP_STEPS: usize = 3;
+/// Most places that are looked at for them.
+const MAX_LOOP_PLACES: usize = 256;
+/// Most items of a list, and alternatives of a value, that are varied one by one.
+const MAX_VARIED_PARTS: usize = 8;
 /// Most cases that are made before the budget chooses.
 const MAX_CASES: usize = 5_000;
-
-/// Texts that a server has to treat as data.
-const HOSTILE_TEXTS: [(&str, &str); 10] = [
-    ("path traversal", "../../../../etc/passwd"),
-    ("absolute path", "/etc/shadow"),
-    ("shell injection", "$(id); `id` | cat & #"),
-    ("SQL injection", "' OR 1=1; DROP TABLE x; --"),
-    ("template injection", "{{7*7}}${7*7}<%= 7*7 %>"),
-    ("markup", "<script>alert(1)</script>&amp;\"'"),
-    ("right-to-left and zero-width characters", "\u{202e}abc\u{200b}\u{feff}\u{2066}"),
-    ("characters beyond the first plane", "\u{1f4a9}\u{1d54f}e\u{301}\u{323}"),
-    ("control characters", "a\u{0}b\u{7}\u{1b}[31mc\r\n"),
-    ("format placeholders", "%s%n%x{0}{name}"),
-];
 
 /// Makes cases from one schema.
 pub struct CaseMaker {
     document: SchemaDocument,
     validator: Option<Validator>,
-}
-
-/// A value for a place, and how it differs.
-struct PlaceDifference {
-    value: Value,
-    what: String,
-    hostile: bool,
-}
-
-fn differs(value: Value, what: impl Into<String>) -> PlaceDifference {
-    PlaceDifference { value, what: what.into(), hostile: false }
-}
-
-fn hostile(value: Value, what: impl Into<String>) -> PlaceDifference {
-    PlaceDifference { value, what: what.into(), hostile: true }
+    /// Whether any place of the schema names another one.
+    has_references: bool,
 }
 
 impl CaseMaker {
@@ -92,7 +78,10 @@ impl CaseMaker {
     pub fn new(schema: &Arc<Value>) -> Self {
         let limits = SchemaLimits::default();
         let validator = Validator::compile_with(schema, Formats::Assert, limits).ok();
-        Self { document: SchemaDocument::new(schema), validator }
+        let text = schema.to_string();
+        let has_references =
+            ["\"$ref\"", "\"$dynamicRef\"", "\"$recursiveRef\""].iter().any(|it| text.contains(it));
+        Self { document: SchemaDocument::new(schema), validator, has_references }
     }
 
     /// Whether the schema permits these arguments.
@@ -100,14 +89,44 @@ impl CaseMaker {
         self.validator.as_ref().is_some_and(|validator| validator.check(value).is_valid())
     }
 
+    /// Whether nothing is wrong with arguments but members that are missing.
+    fn needs(&self, arguments: &Value) -> bool {
+        let checked = self.validator.as_ref().map(|validator| validator.check(arguments));
+        let Some(SchemaVerdict::Invalid(wrong)) = checked else { return false };
+        wrong.iter().all(|it| matches!(it.keyword.as_str(), "required" | "dependentRequired"))
+    }
+
+    /// Whether arguments break rules elsewhere than at a place and below it, and none there.
+    fn lacks(&self, arguments: &Value, place: &str) -> bool {
+        let checked = self.validator.as_ref().map(|validator| validator.check(arguments));
+        let Some(SchemaVerdict::Invalid(wrong)) = checked else { return false };
+        let is_below = |pointer: &str| {
+            pointer.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        !wrong.iter().any(|violation| is_below(&violation.pointer))
+    }
+
     /// The smallest valid arguments; `None` when none could be made.
     pub fn smallest(&self) -> Option<Value> {
         let root = vec![Arc::clone(&self.document.root)];
         let made = self.value(&root, &[], 0).unwrap_or_else(|| json!({}));
-        if self.is_valid(&made) {
-            return Some(made);
+        let made = if self.is_valid(&made) { Some(made) } else { self.repaired(made) };
+        made.filter(Value::is_object).map(|made| self.lessened(made))
+    }
+
+    /// Arguments without the members that they do not need: what a condition asks for is there at first
+    /// whether the condition holds or not.
+    fn lessened(&self, mut arguments: Value) -> Value {
+        let names: Vec<String> =
+            arguments.as_object().into_iter().flat_map(Map::keys).cloned().collect();
+        for name in names.iter().rev() {
+            let mut less = Some(arguments.clone());
+            remove(&mut less, &child_pointer("", name));
+            if let Some(less) = less.filter(|less| self.is_valid(less)) {
+                arguments = less;
+            }
         }
-        self.repaired(made).filter(Value::is_object)
+        arguments
     }
 
     /// Arguments that the schema permits, near ones that it does not.
@@ -206,15 +225,17 @@ impl CaseMaker {
 
     /// As [`CaseMaker::cases`], from these arguments instead of the smallest.
     pub fn cases_from(&self, smallest: Value, seed: u64, more: usize) -> Vec<FuzzCase> {
-        let mut cases = CaseList { maker: self, seen: HashSet::new(), all: Vec::new() };
-        cases.add(smallest.clone(), "", "the smallest arguments", false);
+        let mut cases =
+            CaseList { maker: self, seen: HashSet::new(), all: Vec::new(), places: Vec::new() };
+        cases.add(smallest.clone(), "", "the smallest arguments", CaseAim::Fit);
         let root = vec![Arc::clone(&self.document.root)];
         cases.places(&root, "", &smallest, 0);
         let mut all = cases.all;
         all.sort_by_key(|case| match case.kind {
             CaseKind::Valid => 0,
-            CaseKind::Hostile => 1,
-            CaseKind::Invalid => 2,
+            CaseKind::Foreign => 1,
+            CaseKind::Hostile => 2,
+            CaseKind::Invalid => 3,
         });
         let valid: Vec<FuzzCase> = all
             .iter()
@@ -344,7 +365,10 @@ impl CaseMaker {
             let conj = merged.item(index);
             let contains = merged.nodes.iter().find_map(|node| node.part("contains"));
             let value = match contains.filter(|_| index == 0) {
-                Some(contains) => self.value(&vec![Arc::clone(contains)], &[], depth + 1)?,
+                Some(contains) => {
+                    let both: Conj = conj.iter().chain([contains]).cloned().collect();
+                    self.value(&both, &[], depth + 1)?
+                }
                 None => self.value(&conj, &[], depth + 1)?,
             };
             if unique && out.contains(&value) {
@@ -387,35 +411,27 @@ impl CaseMaker {
     /// The ways in which the value of a place may differ, without what is below it.
     fn differences(&self, merged: &Merged, depth: usize) -> Vec<PlaceDifference> {
         let mut all = Vec::new();
-        if let Some(options) = &merged.options {
-            all.extend(options.iter().map(|option| differs(option.clone(), "enum value")));
-            let texts = options.iter().filter_map(Value::as_str);
-            if let Some(text) = texts.clone().next() {
-                all.push(differs(json!(format!("{text}x")), "not in the enum"));
-                all.push(differs(json!(""), "not in the enum (empty)"));
-                let upper = text.to_uppercase();
-                if upper != text {
-                    all.push(differs(json!(upper), "not in the enum (upper case)"));
-                }
-            }
-        }
         let free = merged.options.is_none() && merged.fixed.is_none();
+        if let Some(options) = &merged.options {
+            of_options(options, &mut all);
+        }
+        if let Some(fixed) = &merged.fixed {
+            of_constant(fixed, &mut all);
+        }
         for (slot, union) in merged.unions.iter().enumerate() {
             for (index, variant) in union.variants.iter().enumerate() {
                 let conj: Conj = merged.nodes.iter().take(1).cloned().collect();
-                let mut picks = vec![None; slot];
-                picks.push(Some(index));
-                let made = self.value(&conj, &picks, depth);
+                let made = self.value(&conj, &picks(slot, index), depth);
                 let made = made.or_else(|| self.value(&vec![Arc::clone(variant)], &[], depth));
                 all.extend(made.map(|value| differs(value, format!("alternative {}", index + 1))));
             }
         }
         let kinds = merged.kinds();
         if kinds.contains(Types::STRING) && free {
-            Self::texts(merged, &mut all);
+            of_texts(merged, &mut all);
         }
         if kinds.contains(Types::NUMBER) && free {
-            numbers(merged, &mut all);
+            of_numbers(merged, &mut all);
         }
         if kinds.contains(Types::BOOLEAN) && free {
             all.push(differs(json!(true), "true"));
@@ -424,74 +440,123 @@ impl CaseMaker {
         if kinds.contains(Types::ARRAY) && free {
             self.lists(merged, depth, &mut all);
         }
-        for (value, what) in [
-            (Value::Null, "null"),
-            (json!("text"), "a text instead of another type"),
-            (json!(1), "a number instead of another type"),
-            (json!(true), "a boolean instead of another type"),
-            (json!(["a"]), "a list instead of another type"),
-            (json!({"a": 1}), "an object instead of another type"),
-        ] {
-            let own = Types::from_value(&value);
-            if own == Types::NULL || !kinds.contains(own) {
-                all.push(differs(value, what));
+        if free {
+            self.deep(merged, depth, &mut all);
+        }
+        let own = if kinds == Types::ARRAY { self.items(merged, 1, depth) } else { None };
+        let own = own.or_else(|| self.of_merged(merged, depth));
+        // Where values are named, those are all the types there are.
+        let named = merged.fixed.iter().chain(merged.options.iter().flat_map(|all| all.iter()));
+        let kinds = if free {
+            kinds
+        } else {
+            named.fold(Types::empty(), |kinds, value| kinds | Types::from_value(value))
+        };
+        of_other_types(kinds, own.as_ref(), &mut all);
+        all
+    }
+
+    /// Values that only the rules for a whole value tell apart: `not`, and more than one of the
+    /// alternatives.
+    fn wholes(&self, conj: &Conj, merged: &Merged, depth: usize) -> Vec<PlaceDifference> {
+        let mut all = Vec::new();
+        let with = |more: &SubSchema, picks: &[Option<usize>]| {
+            let both: Conj = conj.iter().chain([more]).cloned().collect();
+            self.value(&both, picks, depth)
+        };
+        for not in merged.nodes.iter().filter_map(|node| node.part("not")) {
+            let alone = || self.value(&vec![Arc::clone(not)], &[], depth);
+            all.extend(
+                [with(not, &[]), alone()]
+                    .into_iter()
+                    .flatten()
+                    .map(|value| breaks(value, "what the value must not be")),
+            );
+        }
+        for (slot, union) in merged.unions.iter().enumerate() {
+            let many = union.variants.len().min(MAX_VARIED_PARTS / 2);
+            for (first, second) in (0..many).flat_map(|a| (a + 1..many).map(move |b| (a, b))) {
+                let made = with(&union.variants[second], &picks(slot, first));
+                let what = format!("the alternatives {} and {} at once", first + 1, second + 1);
+                all.extend(made.map(|value| differs(value, what)));
             }
         }
         all
     }
 
-    fn texts(merged: &Merged, all: &mut Vec<PlaceDifference>) {
-        let (least, most) = lengths(merged);
-        let repeat = |many: u64| json!("a".repeat(many as usize));
-        let pattern = merged.first(|node| node.text("pattern"));
-        let format = merged.first(|node| node.text("format"));
-        if let Some(pattern) = pattern {
-            let mut rng = Rng::with_seed(1);
-            let mut made: Vec<String> =
-                (0..6).filter_map(|_| of_pattern(pattern, &mut rng, true)).collect();
-            if made.is_empty() {
-                made = texts_of(pattern);
-            }
-            all.extend(
-                made.into_iter().map(|text| differs(json!(text), "another match of the pattern")),
-            );
-            for text in ["", " ", "\u{1}", "~!", "a\nb"] {
-                all.push(differs(json!(text), "not of the pattern"));
-            }
-        } else if let Some(format) = format {
-            all.extend(
-                format_others(format)
-                    .iter()
-                    .map(|text| differs(json!(text), format!("another {format}"))),
-            );
-            all.push(differs(json!("no such thing"), format!("not a {format}")));
-            all.push(differs(json!(""), format!("not a {format} (empty)")));
-        } else {
-            if least == 0 {
-                all.push(differs(json!(""), "empty text"));
-            }
-            if least > 0 && least <= MAX_TEXT_CHARS {
-                all.push(differs(repeat(least), "shortest text"));
-            }
-            if most <= MAX_TEXT_CHARS {
-                all.push(differs(repeat(most), "longest text"));
-            }
-            for (what, text) in HOSTILE_TEXTS {
-                all.push(hostile(json!(text), what));
-            }
-            if most > HUGE_TEXT_CHARS as u64 {
-                all.push(hostile(json!("a".repeat(HUGE_TEXT_CHARS)), "huge text"));
+    /// Values that are nested as deep as a schema without a limit permits.
+    fn deep(&self, merged: &Merged, depth: usize, all: &mut Vec<PlaceDifference>) {
+        let kinds = merged.kinds();
+        let nested = |wrap: fn(Value) -> Value| (0..DEEP_LEVELS).fold(json!(1), |it, _| wrap(it));
+        if kinds.contains(Types::ARRAY) && merged.items.is_empty() && merged.prefix.is_empty() {
+            all.push(hostile(nested(|inner| json!([inner])), "deeply nested lists"));
+        }
+        let is_open =
+            merged.properties.is_empty() && !merged.closed && merged.additional.is_empty();
+        if kinds.contains(Types::OBJECT) && is_open {
+            all.push(hostile(nested(|inner| json!({"a": inner})), "deeply nested objects"));
+        }
+        if !self.has_references {
+            return;
+        }
+        let mut left = MAX_LOOP_PLACES;
+        let Some(way) = self.way_back(merged, &merged.nodes, (0, &mut left)) else { return };
+        let Some(mut value) = self.of_merged(merged, depth) else { return };
+        for _ in 0..DEEP_LEVELS / way.len().max(1) {
+            for (conj, key) in way.iter().rev() {
+                value = match key {
+                    None => json!([value]),
+                    Some(key) => {
+                        let Some(Value::Object(mut map)) = self.value(conj, &[], depth) else {
+                            return;
+                        };
+                        map.insert(key.clone(), value);
+                        Value::Object(map)
+                    }
+                };
             }
         }
-        if least > 0 && least <= MAX_TEXT_CHARS {
-            all.push(differs(repeat(least - 1), "shorter than the minimum"));
+        all.push(hostile(value, DEEP_BY_SCHEMA));
+    }
+
+    /// The steps from a place down to one that the same schema applies to, each with what applies
+    /// where it is taken: a key, or an item.
+    fn way_back(
+        &self,
+        merged: &Merged,
+        goal: &[SubSchema],
+        (steps, left): (usize, &mut usize),
+    ) -> Option<Vec<(Conj, Option<String>)>> {
+        if steps >= MAX_LOOP_STEPS {
+            return None;
         }
-        if most < MAX_TEXT_CHARS {
-            all.push(differs(repeat(most + 1), "longer than the maximum"));
+        let members =
+            merged.properties.iter().map(|(name, conj)| (Some(name.clone()), conj.clone()));
+        let item = (!merged.items.is_empty()).then(|| (None, merged.items.clone()));
+        let value = (!merged.additional.is_empty())
+            .then(|| (Some("key0".to_owned()), merged.additional.clone()));
+        for (key, conj) in members.chain(item).chain(value) {
+            *left = left.checked_sub(1)?;
+            let below = merge(&self.document, &conj, None, &[]);
+            let is_back =
+                below.nodes.iter().any(|node| goal.iter().any(|it| Arc::ptr_eq(it, node)));
+            let rest = if is_back {
+                Some(Vec::new())
+            } else {
+                self.way_back(&below, goal, (steps + 1, &mut *left))
+            };
+            if let Some(rest) = rest {
+                let first = (merged.nodes.iter().take(1).cloned().collect(), key);
+                return Some(std::iter::once(first).chain(rest).collect());
+            }
         }
+        None
     }
 
     fn lists(&self, merged: &Merged, depth: usize, all: &mut Vec<PlaceDifference>) {
+        if depth > MAX_PLACE_DEPTH {
+            return;
+        }
         let least = counts(merged, "minItems").max().unwrap_or(0);
         let most = counts(merged, "maxItems").min();
         let items = |many: u64| self.items(merged, many, depth);
@@ -522,24 +587,65 @@ impl CaseMaker {
             twice.push(first.clone());
             all.push(differs(Value::Array(twice), "an item twice"));
         }
+        if !merged.prefix.is_empty() {
+            let more = items(merged.prefix.len() as u64 + 1);
+            all.extend(
+                more.map(|value| differs(value, "an item after the last that is described")),
+            );
+        }
+        self.containing(merged, least, depth, all);
+    }
+
+    /// Lists with and without the items that they have to contain.
+    fn containing(
+        &self,
+        merged: &Merged,
+        least: u64,
+        depth: usize,
+        all: &mut Vec<PlaceDifference>,
+    ) {
+        let Some(contains) = merged.nodes.iter().find_map(|node| node.part("contains")) else {
+            return;
+        };
         let conj = merged.item(0);
-        if depth < MAX_PLACE_DEPTH && !conj.is_empty() {
-            let inner = merge(&self.document, &conj, None, &[]);
-            if !inner.kinds().contains(Types::OBJECT) {
-                for difference in self.differences(&inner, depth + 1) {
-                    if let Some(Value::Array(mut list)) = items(least.max(1)) {
-                        list[0] = difference.value;
-                        let what = format!("item: {}", difference.what);
-                        all.push(PlaceDifference {
-                            value: Value::Array(list),
-                            what,
-                            hostile: difference.hostile,
-                        });
-                    }
-                }
-            }
+        let both: Conj = conj.iter().chain([contains]).cloned().collect();
+        let inside = self.value(&both, &[], depth);
+        let inner = merge(&self.document, &conj, None, &[]);
+        let others = self.differences(&inner, depth + 1).into_iter().map(|other| other.value);
+        let mut others = others.chain([json!("a"), json!(1), json!(null)]);
+        let outside = others.find(|value| {
+            schema_fits(self, &conj, value)
+                && !schema_fits(self, &vec![Arc::clone(contains)], value)
+        });
+        let fewest = counts(merged, "minContains").max().unwrap_or(1);
+        let most = counts(merged, "maxContains").min();
+        let list = |many: u64| {
+            let inside = std::iter::repeat_n(inside.clone(), many as usize);
+            let rest = least.max(1).saturating_sub(many) as usize;
+            let all: Option<Vec<Value>> =
+                inside.chain(std::iter::repeat_n(outside.clone(), rest)).collect();
+            all.map(Value::Array)
+        };
+        if let Some(fewer) = fewest.checked_sub(1) {
+            all.extend(
+                list(fewer).map(|value| breaks(value, "without an item that it has to contain")),
+            );
+        }
+        if let Some(most) = most.filter(|most| *most < MAX_ITEMS) {
+            all.extend(
+                list(most)
+                    .map(|value| differs(value, "most items of those that it has to contain")),
+            );
+            let what = "more items than it may contain of those";
+            all.extend(list(most + 1).map(|value| breaks(value, what)));
         }
     }
+}
+
+fn picks(slot: usize, index: usize) -> Vec<Option<usize>> {
+    let mut picks = vec![None; slot];
+    picks.push(Some(index));
+    picks
 }
 
 fn contains_something(merged: &Merged) -> bool {
@@ -555,30 +661,48 @@ struct CaseList<'a> {
     maker: &'a CaseMaker,
     seen: HashSet<String>,
     all: Vec<FuzzCase>,
+    /// The places that were varied, with the innermost schema of each.
+    places: Vec<(String, SubSchema)>,
 }
 
 impl CaseList<'_> {
-    fn add(&mut self, arguments: Value, place: &str, what: &str, hostile: bool) {
+    fn add(&mut self, arguments: Value, place: &str, what: &str, aim: CaseAim) {
         if self.all.len() >= MAX_CASES || !self.seen.insert(arguments.to_string()) {
             return;
         }
-        let kind = match (self.maker.is_valid(&arguments), hostile) {
-            (true, true) => CaseKind::Hostile,
-            (true, false) => CaseKind::Valid,
-            (false, false) => CaseKind::Invalid,
+        let kind = match (self.maker.is_valid(&arguments), aim) {
+            (true, CaseAim::Data) => CaseKind::Hostile,
+            (true, CaseAim::Foreign) => CaseKind::Foreign,
+            (true, CaseAim::Fit | CaseAim::Break) => CaseKind::Valid,
+            (false, CaseAim::Fit | CaseAim::Break) => CaseKind::Invalid,
             // What was meant as data breaks a rule that cannot be seen from here.
-            (false, true) => return,
+            (false, CaseAim::Data | CaseAim::Foreign) => return,
         };
-        let (place, what) = (place.to_owned(), what.to_owned());
-        self.all.push(FuzzCase { arguments, place, what, kind });
+        let what = if kind == CaseKind::Valid && aim == CaseAim::Break {
+            "another permitted value".to_owned()
+        } else if kind == CaseKind::Invalid && aim == CaseAim::Fit && self.maker.needs(&arguments) {
+            format!("{what}, without what it needs")
+        } else {
+            what.to_owned()
+        };
+        self.all.push(FuzzCase { arguments, place: place.to_owned(), what, kind });
     }
 
     fn put(&mut self, template: &Value, place: &str, difference: PlaceDifference) {
+        let PlaceDifference { value, what, aim } = difference;
         let mut arguments = Some(template.clone());
-        if set(&mut arguments, place, difference.value)
-            && let Some(arguments) = arguments
-        {
-            self.add(arguments, place, &difference.what, difference.hostile);
+        if !set(&mut arguments, place, value) {
+            return;
+        }
+        let Some(arguments) = arguments else { return };
+        let whole =
+            (aim == CaseAim::Fit && !place.is_empty() && self.maker.lacks(&arguments, place))
+                .then(|| self.maker.repaired(arguments.clone()))
+                .flatten()
+                .filter(|whole| whole.pointer(place) == arguments.pointer(place));
+        self.add(arguments, place, &what, aim);
+        if let Some(whole) = whole {
+            self.add(whole, place, &format!("{what}, with what it needs"), aim);
         }
     }
 
@@ -590,34 +714,85 @@ impl CaseList<'_> {
         let maker = self.maker;
         let here = template.pointer(place).cloned().unwrap_or_default();
         let merged = merge(&maker.document, conj, Some(&here), &[]);
-        if place.is_empty() {
-            // The arguments themselves stay an object.
-            for (slot, union) in merged.unions.iter().enumerate() {
-                for index in 0..union.variants.len() {
-                    let mut picks = vec![None; slot];
-                    picks.push(Some(index));
-                    if let Some(value) = maker.value(conj, &picks, 0) {
-                        let what = format!("alternative {}", index + 1);
-                        self.add(value.clone(), "", &what, false);
-                        if index != union.active && depth == 0 {
-                            let merged = merge(&maker.document, conj, None, &picks);
-                            self.members(&merged, place, &value, depth);
-                        }
-                    }
+        let is_root = place.is_empty();
+        let innermost = merged.nodes.last().cloned().unwrap_or_default();
+        // A place within another one of the same schema was reached from there already.
+        let is_again = self.places.iter().any(|(above, schema)| {
+            Arc::ptr_eq(schema, &innermost)
+                && place.strip_prefix(above.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        });
+        self.places.push((place.to_owned(), innermost));
+        if !is_root {
+            for difference in maker.differences(&merged, depth) {
+                if !(is_again && difference.what == DEEP_BY_SCHEMA) {
+                    self.put(template, place, difference);
                 }
             }
-        } else {
-            for difference in maker.differences(&merged, depth) {
+        }
+        for difference in maker.wholes(conj, &merged, depth) {
+            // The arguments themselves stay an object.
+            if !is_root || difference.value.is_object() {
                 self.put(template, place, difference);
             }
         }
-        if here.is_object() {
-            self.members(&merged, place, template, depth);
+        self.alternatives(conj, &merged, (place, template), depth);
+        self.below(&merged, place, template, depth);
+    }
+
+    /// Varies the alternatives of a place, each in arguments that have it.
+    fn alternatives(
+        &mut self,
+        conj: &Conj,
+        merged: &Merged,
+        (place, template): (&str, &Value),
+        depth: usize,
+    ) {
+        let maker = self.maker;
+        for (slot, union) in merged.unions.iter().enumerate() {
+            for index in 0..union.variants.len().min(MAX_VARIED_PARTS) {
+                let picks = picks(slot, index);
+                let Some(value) = maker.value(conj, &picks, depth) else { continue };
+                let what = format!("alternative {}", index + 1);
+                let mut with = Some(template.clone());
+                set(&mut with, place, value.clone());
+                self.put(template, place, differs(value, what));
+                let Some(with) = with.filter(|with| index != union.active && maker.is_valid(with))
+                else {
+                    continue;
+                };
+                let merged = merge(&maker.document, conj, None, &picks);
+                if !place.is_empty() {
+                    for difference in maker.differences(&merged, depth + 1) {
+                        self.put(&with, place, difference);
+                    }
+                }
+                self.below(&merged, place, &with, depth + 1);
+            }
         }
-        if let Value::Array(items) = &here
-            && !items.is_empty()
-        {
-            self.places(&merged.item(0), &format!("{place}/0"), template, depth + 1);
+    }
+
+    /// Varies what is below a place.
+    fn below(&mut self, merged: &Merged, place: &str, template: &Value, depth: usize) {
+        let maker = self.maker;
+        match template.pointer(place) {
+            Some(Value::Object(_)) => self.members(merged, place, template, depth),
+            Some(Value::Array(items)) => {
+                let described = merged.prefix.len().clamp(1, MAX_VARIED_PARTS);
+                let mut with = Some(template.clone());
+                if items.len() < described
+                    && let Some(list) = maker.items(merged, described as u64, depth)
+                {
+                    set(&mut with, place, list);
+                }
+                let Some(with) = with.filter(|with| maker.is_valid(with)) else { return };
+                for index in 0..described {
+                    let at = format!("{place}/{index}");
+                    if with.pointer(&at).is_some() {
+                        self.places(&merged.item(index), &at, &with, depth + 1);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
@@ -629,7 +804,7 @@ impl CaseList<'_> {
             if remove(&mut arguments, &at).is_some()
                 && let Some(arguments) = arguments
             {
-                self.add(arguments, &at, "a required property is missing", false);
+                self.add(arguments, &at, "a required property is missing", CaseAim::Break);
             }
         }
         for (name, conj) in &merged.properties {
@@ -638,234 +813,150 @@ impl CaseList<'_> {
                 self.places(conj, &at, template, depth + 1);
                 continue;
             }
-            let mut arguments = Some(template.clone());
             let Some(value) = maker.value(conj, &[], depth + 1) else { continue };
-            if set(&mut arguments, &at, value)
-                && let Some(arguments) = arguments
-            {
-                self.add(arguments.clone(), &at, "an optional property", false);
-                if !maker.is_valid(&arguments)
-                    && let Some(whole) = maker.repaired(arguments.clone())
-                    && whole.pointer(&at).is_some()
-                {
-                    self.add(whole, &at, "an optional property with what it needs", false);
-                }
-                // An optional list is varied with an item in it.
-                let inner = merge(&maker.document, conj, None, &[]);
-                let mut with = Some(arguments.clone());
-                if inner.kinds() == Types::ARRAY
-                    && arguments.pointer(&at).and_then(Value::as_array).is_some_and(Vec::is_empty)
-                    && let Some(list) = maker.items(&inner, 1, depth + 1)
-                {
-                    set(&mut with, &at, list);
-                }
-                let template = with.filter(|with| maker.is_valid(with)).unwrap_or(arguments);
-                self.places(conj, &at, &template, depth + 1);
-            }
+            self.member((&at, conj), template, differs(value, "an optional property"), depth);
         }
+        self.conditions(merged, place, template);
+        self.others(merged, place, template, depth);
+        self.many_members(merged, place, template, depth);
         let unknown = child_pointer(place, "noSuchProperty");
         self.put(template, &unknown, differs(json!("x"), "an unknown property"));
         if merged.other("noSuchProperty").is_some_and(|conj| conj.is_empty()) && depth == 0 {
-            let deep = (0..DEEP_LIST_LEVELS).fold(json!(1), |inner, _| json!([inner]));
+            let deep = (0..DEEP_LEVELS).fold(json!(1), |inner, _| json!([inner]));
             self.put(template, &unknown, hostile(deep, "a deeply nested unknown property"));
         }
     }
-}
 
-/// The bounds of a text's length; the longest is the greatest number without one.
-fn lengths(merged: &Merged) -> (u64, u64) {
-    let least = counts(merged, "minLength").max().unwrap_or(0);
-    (least, counts(merged, "maxLength").min().unwrap_or(u64::MAX))
-}
+    /// Adds a member that the template does not have, and varies it.
+    fn member(
+        &mut self,
+        (at, conj): (&str, &Conj),
+        template: &Value,
+        difference: PlaceDifference,
+        depth: usize,
+    ) {
+        let mut with = Some(template.clone());
+        if !set(&mut with, at, difference.value.clone()) {
+            return;
+        }
+        let Some(with) = with else { return };
+        self.put(template, at, difference);
+        let whole = if self.maker.is_valid(&with) {
+            None
+        } else {
+            self.maker.repaired(with.clone()).filter(|whole| whole.pointer(at).is_some())
+        };
+        self.places(conj, at, &whole.unwrap_or(with), depth + 1);
+    }
 
-/// The values of a keyword that counts, in all schemas of a place.
-fn counts(merged: &Merged, keyword: &str) -> impl Iterator<Item = u64> {
-    merged.nodes.iter().filter_map(move |node| node.count(keyword))
-}
+    /// The values that a condition asks about.
+    fn conditions(&mut self, merged: &Merged, place: &str, template: &Value) {
+        for test in merged.nodes.iter().filter_map(|node| node.part("if")) {
+            for (name, asked) in test.named("properties") {
+                let known = merged.properties.get(name).into_iter().flatten();
+                let conj: Conj = known.chain([asked]).cloned().collect();
+                let value = self.maker.value(&conj, &[], 1);
+                let at = child_pointer(place, name);
+                if let Some(value) = value {
+                    self.put(template, &at, differs(value, "a value that a condition asks about"));
+                }
+            }
+        }
+    }
 
-/// Texts that a pattern with parts that look around matches.
-fn texts_of(pattern: &str) -> Vec<String> {
-    texts_of_pattern(pattern, |plain, round| {
-        of_pattern(plain, &mut Rng::with_seed(round), round > 0)
-    })
-}
-
-/// The numbers that schemas of a place name as limits, as they are written, and their neighbours.
-fn limit_values(merged: &Merged) -> Vec<Value> {
-    let mut all = Vec::new();
-    for node in &merged.nodes {
-        for keyword in ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"] {
-            let Some(limit) = node.value(keyword).filter(|limit| limit.is_number()) else {
-                continue;
+    /// Members that are known by a pattern, or not by name at all.
+    fn others(&mut self, merged: &Merged, place: &str, template: &Value, depth: usize) {
+        let maker = self.maker;
+        let has_names = merged.nodes.iter().any(|node| node.part("propertyNames").is_some());
+        let names = likely_names(merged).into_iter().filter(|name| {
+            !merged.properties.contains_key(name)
+                && template.pointer(&child_pointer(place, name)).is_none()
+        });
+        let names: Vec<String> = names.collect();
+        let value_at = |name: &str| {
+            merged.other(name).and_then(|conj| Some((maker.value(&conj, &[], depth + 1)?, conj)))
+        };
+        let fits = |name: &&String| {
+            let Some((value, _)) = value_at(name) else { return false };
+            let mut with = Some(template.clone());
+            set(&mut with, &child_pointer(place, name), value)
+                && with.is_some_and(|with| maker.is_valid(&with))
+        };
+        let is_plain = |name: &&String| {
+            merged.other(name).is_some_and(|conj| conj.len() == merged.additional.len())
+        };
+        let mut chosen: Vec<&String> = Vec::new();
+        for (pattern, _) in &merged.patterns {
+            let is_of = |name: &&String| {
+                of_pattern(pattern, &mut Rng::with_seed(2), false)
+                    .is_some_and(|of| name.starts_with(&of))
             };
-            all.push(limit.clone());
-            if let Some(whole) = limit.as_i64() {
-                all.extend([json!(whole.saturating_add(1)), json!(whole.saturating_sub(1))]);
+            chosen.extend(names.iter().filter(is_of).find(fits));
+        }
+        if !merged.additional.is_empty() || has_names {
+            chosen.extend(names.iter().filter(is_plain).find(fits));
+        }
+        for name in chosen {
+            let at = child_pointer(place, name);
+            if let Some((value, conj)) = value_at(name) {
+                self.member((&at, &conj), template, differs(value, "a further member"), depth);
+            }
+        }
+        if has_names {
+            let long = "a".repeat(300);
+            for name in ["", "A B", "\u{e9}~1", "aB-_9", "0", long.as_str()] {
+                let mut whole = template.pointer(place).cloned();
+                if let Some((value, _)) = value_at(name)
+                    && set(&mut whole, &child_pointer("", name), value)
+                    && let Some(whole) = whole
+                {
+                    self.put(template, place, breaks(whole, "a name that is not permitted"));
+                }
             }
         }
     }
-    all
-}
 
-/// A number without the last digits, in which sums of fractions go wrong.
-fn rounded(value: f64) -> f64 {
-    if value.abs() < 1e-300 { value } else { format!("{value:.12e}").parse().unwrap_or(value) }
-}
-
-fn number(value: f64, integer: bool) -> Value {
-    let value = rounded(value);
-    let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
-    if integer || is_whole {
-        return json!(value as i64);
-    }
-    Number::from_f64(value).map_or(Value::Null, Value::Number)
-}
-
-/// The nearest number at or above a lower bound, or at or below an upper one, else a small one.
-fn smallest_number(merged: &Merged) -> Value {
-    let step = merged.step();
-    let has_step = merged.nodes.iter().any(|node| node.multiple_of().is_some());
-    let start = match (merged.minimum(), merged.maximum()) {
-        (Some((low, open)), _) => {
-            let unit = if merged.integer || has_step { step } else { 1e-3 };
-            let first = if merged.integer || has_step { (low / step).ceil() * step } else { low };
-            if open && first <= low { first + unit } else { first }
-        }
-        (None, Some((high, open))) if high < 1.0 || open && high <= 1.0 => {
-            let unit = if merged.integer || has_step { step } else { 1e-3 };
-            let last = if merged.integer || has_step { (high / step).floor() * step } else { high };
-            if open && last >= high { last - unit } else { last }
-        }
-        _ => step,
-    };
-    number(start, merged.integer)
-}
-
-fn numbers(merged: &Merged, all: &mut Vec<PlaceDifference>) {
-    let integer = merged.integer;
-    let has_step = merged.nodes.iter().any(|node| node.multiple_of().is_some());
-    let unit = if integer || has_step { merged.step() } else { 1e-3 };
-    let mut add = |value: f64, what: &str| all.push(differs(number(value, integer), what));
-    if let Some((low, open)) = merged.minimum() {
-        add(if open { low + unit } else { low }, "smallest number");
-        add(if open { low } else { low - unit }, "below the minimum");
-        add(low - 1e6, "far below the minimum");
-    } else {
-        add(-1.0, "negative number");
-    }
-    if let Some((high, open)) = merged.maximum() {
-        add(if open { high - unit } else { high }, "largest number");
-        add(if open { high } else { high + unit }, "above the maximum");
-        add(high + 1e6, "far above the maximum");
-    }
-    add(0.0, "zero");
-    add(1.0, "one");
-    if has_step {
-        add(merged.step() * 2.0, "a multiple");
-        all.push(differs(json!(merged.step() * 1.5), "not a multiple"));
-    }
-    if integer {
-        all.push(differs(json!(1.5), "a fraction instead of a whole number"));
-        for (value, what) in
-            [(1_i64 << 31, "2^31"), (-(1_i64 << 31) - 1, "below -2^31"), ((1 << 53) - 1, "2^53-1")]
-        {
-            all.push(hostile(json!(value), what));
-        }
-    } else {
-        all.push(differs(json!(0.5), "a fraction"));
-        all.push(hostile(json!(1e300), "a huge number"));
-        all.push(hostile(json!(-1e300), "a huge negative number"));
-        all.push(hostile(json!(5e-324), "the least number above zero"));
-    }
-}
-
-/// A text of a format.
-fn format_sample(format: &str) -> Option<&'static str> {
-    format_others(format).first().copied()
-}
-
-/// Texts of a format.
-fn format_others(format: &str) -> &'static [&'static str] {
-    match format {
-        "date" => &["2026-01-15", "2024-02-29", "1970-01-01", "9999-12-31"],
-        "time" => &["12:30:00Z", "00:00:00Z", "23:59:59.999+05:30"],
-        "date-time" => &[
-            "2026-01-15T12:30:00Z",
-            "2024-02-29T23:59:59.999999+05:30",
-            "1969-12-31T23:59:59-11:00",
-        ],
-        "duration" => &["PT1H", "P1Y2M3DT4H5M6S", "P4W"],
-        "email" | "idn-email" => &["a@example.com", "first.last+tag@sub.example.org"],
-        "hostname" | "idn-hostname" => &["example.com", "a.b-c.example.org"],
-        "ipv4" => &["192.0.2.1", "0.0.0.0", "255.255.255.255"],
-        "ipv6" => &["2001:db8::1", "::", "::ffff:192.0.2.1"],
-        "uri" | "iri" | "uri-reference" | "iri-reference" => &[
-            "https://example.com/a",
-            "http://example.com:8080/a/b?c=d&e=%20#f",
-            "urn:isbn:0451450523",
-        ],
-        "uuid" => &["123e4567-e89b-42d3-a456-426614174000", "00000000-0000-0000-0000-000000000000"],
-        "json-pointer" => &["/a/b", "", "/a~1b/0"],
-        "regex" => &["^a+$", "[0-9]{2,3}"],
-        "byte" | "base64" => &["aGVsbG8=", "AA=="],
-        _ => &[],
-    }
-}
-
-/// A text that a pattern matches; one of many when `vary`. `None` when the pattern cannot be read.
-fn of_pattern(pattern: &str, rng: &mut Rng, vary: bool) -> Option<String> {
-    let parsed = ParserBuilder::new().utf8(false).build().parse(pattern).ok()?;
-    let mut out = String::new();
-    write_match(&parsed, rng, vary, &mut out, 0)?;
-    Some(out)
-}
-
-fn write_match(hir: &Hir, rng: &mut Rng, vary: bool, out: &mut String, depth: u32) -> Option<()> {
-    if depth > 64 || out.len() > MAX_TEXT_CHARS as usize {
-        return None;
-    }
-    match hir.kind() {
-        HirKind::Empty | HirKind::Look(_) => {}
-        HirKind::Literal(literal) => out.push_str(std::str::from_utf8(&literal.0).ok()?),
-        HirKind::Class(class) => out.push(of_class(class, rng, vary)?),
-        HirKind::Repetition(repetition) => {
-            let most = repetition.max.unwrap_or(repetition.min.saturating_add(8));
-            let many = if vary {
-                rng.u32(repetition.min..=most.min(repetition.min + 64))
-            } else {
-                repetition.min
-            };
-            for _ in 0..many {
-                write_match(&repetition.sub, rng, vary, out, depth + 1)?;
+    /// As many members as are permitted, and one more or less.
+    fn many_members(&mut self, merged: &Merged, place: &str, template: &Value, depth: usize) {
+        let maker = self.maker;
+        let Some(Value::Object(here)) = template.pointer(place) else { return };
+        let most = counts(merged, "maxProperties").min().filter(|most| *most < MAX_ITEMS);
+        if let Some(most) = most {
+            let mut map = here.clone();
+            let known = merged.properties.keys().cloned();
+            let names = known.chain(likely_names(merged));
+            let names = names.chain((0..MAX_ITEMS).map(|number| format!("key{number}")));
+            for name in names {
+                if map.len() as u64 > most {
+                    break;
+                }
+                let conj = merged.properties.get(&name).cloned();
+                let value = conj.or_else(|| merged.other(&name));
+                if let Some(value) = value.and_then(|conj| maker.value(&conj, &[], depth + 1)) {
+                    map.entry(name).or_insert(value);
+                }
+                if map.len() as u64 == most {
+                    let whole = Value::Object(map.clone());
+                    self.put(template, place, differs(whole, "as many members as permitted"));
+                }
+            }
+            if map.len() as u64 > most {
+                let whole = Value::Object(map);
+                self.put(template, place, breaks(whole, "more members than permitted"));
             }
         }
-        HirKind::Capture(capture) => write_match(&capture.sub, rng, vary, out, depth + 1)?,
-        HirKind::Concat(all) => {
-            for part in all {
-                write_match(part, rng, vary, out, depth + 1)?;
+        if let Some(least) = counts(merged, "minProperties").max().filter(|least| *least > 0) {
+            let mut map = here.clone();
+            for name in here.keys().rev().filter(|name| !merged.required.contains(*name)) {
+                if (map.len() as u64) < least {
+                    break;
+                }
+                map.shift_remove(name);
             }
-        }
-        HirKind::Alternation(all) => {
-            let index = if vary { rng.usize(..all.len()) } else { 0 };
-            write_match(all.get(index)?, rng, vary, out, depth + 1)?;
+            let whole = Value::Object(map);
+            self.put(template, place, breaks(whole, "fewer members than required"));
         }
     }
-    Some(())
-}
-
-fn of_class(class: &Class, rng: &mut Rng, vary: bool) -> Option<char> {
-    let ranges: Vec<(u32, u32)> = match class {
-        Class::Unicode(class) => class.iter().map(|r| (r.start().into(), r.end().into())).collect(),
-        Class::Bytes(class) => class.iter().map(|r| (r.start().into(), r.end().into())).collect(),
-    };
-    let has = |c: u32| ranges.iter().any(|(low, high)| (*low..=*high).contains(&c));
-    let plain: Vec<u32> =
-        ('a'..='z').chain('0'..='9').chain('A'..='Z').map(u32::from).filter(|c| has(*c)).collect();
-    let pick = |all: &[u32], rng: &mut Rng| {
-        all.get(if vary { rng.usize(..all.len().max(1)) } else { 0 }).copied()
-    };
-    let found = pick(&plain, rng).or_else(|| (0x20..0x7f).find(|c| has(*c)));
-    found.or_else(|| ranges.first().map(|range| range.0)).and_then(char::from_u32)
 }
 
 /// Names of members that an object may have.
@@ -931,7 +1022,7 @@ mod tests {
             "above the maximum",
             "a fraction instead of a whole number",
             "not of the pattern",
-            "not a date",
+            "not of the format date",
             "an unknown property",
             "null",
             "an item twice",
@@ -956,19 +1047,6 @@ mod tests {
         {
             assert!(odd.contains(&what), "{what} {odd:?}");
         }
-    }
-
-    #[test]
-    fn patterns_give_texts_that_they_match() {
-        let mut rng = Rng::with_seed(3);
-        for pattern in ["^[a-z]+(-[0-9]{1,3})?$", "^(foo|bar)\\.[^.]{2}$", "^\\d{4}$", "x*"] {
-            let regex = regex::Regex::new(pattern).expect("a pattern");
-            for vary in [false, true, true, true] {
-                let text = of_pattern(pattern, &mut rng, vary).expect("a text");
-                assert!(regex.is_match(&text), "{pattern}: {text}");
-            }
-        }
-        assert_eq!(of_pattern("(?=x)y", &mut rng, false), None);
     }
 
     #[test]
@@ -1018,6 +1096,241 @@ mod tests {
             "addr": {"type": "string"}}, "dependentRequired": {"card": ["addr"]}}));
         let has_both = |v: &&Value| v.get("card").is_some() && v.get("addr").is_some();
         assert!(valid(&all).into_iter().any(|value| has_both(&value)), "{all:#?}");
+    }
+
+    /// A schema with one member `a`, which has to be there.
+    fn with_a(a: Value) -> Value {
+        json!({"type": "object", "required": ["a"], "properties": {"a": a}})
+    }
+
+    /// Schemas, each with the keyword that has to be broken: rules for one value or its parts.
+    fn plain_keywords() -> Vec<(&'static str, Value)> {
+        let text = || json!({"type": "string"});
+        vec![
+            ("type", with_a(text())),
+            ("enum", with_a(json!({"enum": [1, 2, 4]}))),
+            ("enum", with_a(json!({"enum": ["x", "y"]}))),
+            ("const", with_a(json!({"const": 2}))),
+            ("const", with_a(json!({"const": "v1"}))),
+            ("const", with_a(json!({"const": null}))),
+            ("multipleOf", with_a(json!({"type": "integer", "multipleOf": 5}))),
+            ("maximum", with_a(json!({"type": "number", "maximum": 5}))),
+            ("exclusiveMaximum", with_a(json!({"type": "number", "exclusiveMaximum": 5}))),
+            ("minimum", with_a(json!({"type": "integer", "minimum": 5}))),
+            ("exclusiveMinimum", with_a(json!({"type": "integer", "exclusiveMinimum": 5}))),
+            ("maxLength", with_a(json!({"type": "string", "maxLength": 5}))),
+            ("minLength", with_a(json!({"type": "string", "minLength": 5}))),
+            ("pattern", with_a(json!({"type": "string", "pattern": "^[a-z]{3}$"}))),
+            ("format", with_a(json!({"type": "string", "format": "date-time"}))),
+            ("maxItems", with_a(json!({"type": "array", "maxItems": 2}))),
+            ("minItems", with_a(json!({"type": "array", "minItems": 2}))),
+            ("uniqueItems", with_a(json!({"type": "array", "uniqueItems": true}))),
+            ("contains", with_a(json!({"type": "array", "contains": {"type": "integer"}}))),
+            (
+                "contains",
+                with_a(json!({"type": "array", "contains": {"type": "integer"}, "minContains": 2})),
+            ),
+            (
+                "contains",
+                with_a(json!({"type": "array", "contains": {"type": "integer"}, "maxContains": 2})),
+            ),
+            ("maxProperties", with_a(json!({"type": "object", "maxProperties": 2}))),
+            ("minProperties", with_a(json!({"type": "object", "minProperties": 2}))),
+            ("maxProperties", json!({"type": "object", "maxProperties": 2})),
+            ("required", with_a(text())),
+            (
+                "required",
+                json!({"type": "object", "properties": {"a": text(), "b": text()},
+                "dependentRequired": {"a": ["b"]}}),
+            ),
+            (
+                "required",
+                json!({"type": "object", "properties": {"a": text()},
+                "dependentSchemas": {"a": {"required": ["b"]}}}),
+            ),
+            (
+                "type",
+                with_a(json!({"type": "object", "patternProperties": {"^x": {"type": "integer"}}})),
+            ),
+            (
+                "additionalProperties",
+                json!({"type": "object", "properties": {"a": text()}, "additionalProperties": false}),
+            ),
+            ("minimum", with_a(json!({"additionalProperties": {"type": "integer", "minimum": 3}}))),
+            ("propertyNames", with_a(json!({"type": "object", "propertyNames": {"maxLength": 9}}))),
+        ]
+    }
+
+    /// The same: rules that join schemas, and those of older drafts.
+    fn joined_keywords() -> Vec<(&'static str, Value)> {
+        let text = || json!({"type": "string"});
+        vec![
+            ("maximum", with_a(json!({"allOf": [{"type": "integer"}, {"maximum": 5}]}))),
+            ("anyOf", with_a(json!({"anyOf": [{"type": "integer"}, {"type": "boolean"}]}))),
+            (
+                "oneOf",
+                with_a(json!({"oneOf": [
+                    {"type": "object", "required": ["x"], "properties": {"x": text()}},
+                    {"type": "object", "required": ["y"], "properties": {"y": text()}}]})),
+            ),
+            (
+                "oneOf",
+                json!({"type": "object", "properties": {"x": text(), "y": text()},
+                "oneOf": [{"required": ["x"]}, {"required": ["y"]}]}),
+            ),
+            ("not", with_a(json!({"type": "string", "not": {"const": "root"}}))),
+            (
+                "required",
+                json!({"type": "object", "properties": {"m": {"enum": ["all", "one"]}, "id": text()},
+                "if": {"required": ["m"], "properties": {"m": {"const": "one"}}},
+                "then": {"required": ["id"]}}),
+            ),
+            (
+                "required",
+                json!({"type": "object", "properties": {"n": {"type": "integer"}, "id": text()},
+                "required": ["n"], "if": {"properties": {"n": {"minimum": 50}}},
+                "then": {"required": ["id"]}}),
+            ),
+            ("maximum", with_a(json!({"type": "array", "prefixItems": [text(), {"maximum": 5}]}))),
+            (
+                "falseSchema",
+                with_a(json!({"type": "array", "prefixItems": [text()], "items": false})),
+            ),
+            (
+                "maxLength",
+                with_a(json!({"type": "array", "items": {"type": "object",
+                "properties": {"name": {"type": "string", "maxLength": 5}}}})),
+            ),
+            (
+                "oneOf",
+                with_a(json!({"oneOf": [{"type": "string"},
+                {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer", "maximum": 5}}}]})),
+            ),
+            (
+                "unevaluatedProperties",
+                json!({"type": "object", "allOf": [{"properties": {"a": text()}}],
+                "unevaluatedProperties": false}),
+            ),
+            (
+                "unevaluatedItems",
+                with_a(json!({"type": "array", "allOf": [{"prefixItems": [text()]}],
+                "unevaluatedItems": false})),
+            ),
+            (
+                "maximum",
+                json!({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#/$defs/n"}},
+                "$defs": {"n": {"type": "integer", "maximum": 5}}}),
+            ),
+            (
+                "additionalItems",
+                json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+                "required": ["a"], "properties": {"a": {"type": "array", "items": [text()],
+                "additionalItems": false}}}),
+            ),
+            (
+                "required",
+                json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+                "properties": {"a": text(), "b": text()}, "dependencies": {"a": ["b"]}}),
+            ),
+            (
+                "maximum",
+                json!({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+                "required": ["a"], "properties": {"a": {"$ref": "#/definitions/n"}},
+                "definitions": {"n": {"type": "integer", "maximum": 5}}}),
+            ),
+        ]
+    }
+
+    #[test]
+    fn every_keyword_is_broken_by_a_case_that_breaks_nothing_else() {
+        let mut left = Vec::new();
+        for (keyword, schema) in plain_keywords().into_iter().chain(joined_keywords()) {
+            let all = cases(schema.clone());
+            let validator =
+                Validator::compile_with(&schema, Formats::Assert, SchemaLimits::default())
+                    .expect("a schema");
+            let broken: Vec<(&FuzzCase, Vec<String>)> = all
+                .iter()
+                .filter(|case| case.kind == CaseKind::Invalid)
+                .map(|case| match validator.check(&case.arguments) {
+                    SchemaVerdict::Invalid(wrong) => {
+                        (case, wrong.into_iter().map(|it| it.keyword).collect())
+                    }
+                    verdict => panic!("{case:?} {verdict:?}"),
+                })
+                .collect();
+            if !broken.iter().any(|(_, keywords)| keywords.iter().all(|it| *it == *keyword)) {
+                let found: Vec<(&str, &Vec<String>)> =
+                    broken.iter().map(|(case, all)| (case.what.as_str(), all)).collect();
+                left.push(format!("{keyword} of {schema}: {found:?}"));
+            }
+            if all.iter().filter(|case| case.kind == CaseKind::Valid).count() < 2
+                && !schema.to_string().contains("const")
+            {
+                left.push(format!("only one valid case of {schema}"));
+            }
+        }
+        assert!(left.is_empty(), "{}", left.join("\n"));
+    }
+
+    /// How deep a value is nested.
+    fn depth(value: &Value) -> usize {
+        let inner = match value {
+            Value::Array(items) => items.iter().map(depth).max(),
+            Value::Object(map) => map.values().map(depth).max(),
+            _ => None,
+        };
+        1 + inner.unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_odd_fits_into_short_texts_and_reaches_every_depth() {
+        let all = cases(json!({"type": "object", "required": ["a", "b", "tree"], "properties": {
+            "a": {"type": "string", "maxLength": 4},
+            "b": {"type": "string", "minLength": 40},
+            "tree": {"$ref": "#/$defs/node"}, "any": {}},
+            "$defs": {"node": {"type": "object", "additionalProperties": false,
+                "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}}}));
+        let odd = |kind: CaseKind, place: &str, test: &dyn Fn(&Value) -> bool| {
+            all.iter().any(|case| {
+                case.kind == kind
+                    && case.place == place
+                    && case.arguments.pointer(place).is_some_and(test)
+            })
+        };
+        let has =
+            |part: &'static str| move |v: &Value| v.as_str().is_some_and(|t| t.contains(part));
+        for place in ["/a", "/b"] {
+            assert!(odd(CaseKind::Hostile, place, &has("\0")), "{place}");
+            assert!(odd(CaseKind::Hostile, place, &has("'")), "{place}");
+            assert!(odd(CaseKind::Foreign, place, &has("\u{301}")), "{place}");
+            assert!(odd(CaseKind::Foreign, place, &has("\u{1d54f}")), "{place}");
+        }
+        for place in ["/tree", "/any"] {
+            assert!(odd(CaseKind::Hostile, place, &|value| depth(value) > 90), "{place}");
+        }
+    }
+
+    #[test]
+    fn what_looks_like_the_right_type_is_sent_too() {
+        let all = cases(
+            json!({"type": "object", "required": ["n", "on", "tags", "at"], "properties": {
+            "n": {"type": "integer", "minimum": 3}, "on": {"type": "boolean"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "at": {"type": "object", "required": ["x"], "properties": {"x": {"type": "integer"}}}}}),
+        );
+        for (place, value) in [
+            ("/n", json!("3")),
+            ("/on", json!("true")),
+            ("/on", json!(0)),
+            ("/tags", json!("a")),
+            ("/tags", json!("[\"a\"]")),
+            ("/at", json!("{\"x\":1}")),
+        ] {
+            let is_it = |case: &&FuzzCase| case.arguments.pointer(place) == Some(&value);
+            let case = all.iter().find(is_it).unwrap_or_else(|| panic!("{place} {value}"));
+            assert_eq!(case.kind, CaseKind::Invalid, "{place} {value}");
+        }
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Whether a result is what a step expects. Pure.
 
 use serde_json::Value;
-use serde_json_path::JsonPath;
 
 use crate::file::{PathExpectation, StepExpectation};
+use crate::paths::read_path;
 use crate::value::{StepValues, resolved};
 use base::pointer::place;
 use check::expect::{ExpectTarget, ResultExpectation, no_pattern, value_of};
-use check::subject::brief;
+use check::subject::{brief, brief_pair};
 use config::error::Error;
 use host::CallOutcome;
 use protocol::ListKind;
@@ -97,9 +97,9 @@ fn unwanted(expect: &StepExpectation, text: &str) -> Option<String> {
 
 /// Why the matches of a path are not what a rule says.
 fn judge_path(path: &str, rule: &Value, value: &Value) -> Option<String> {
-    let parsed = match JsonPath::parse(path) {
+    let parsed = match read_path(path) {
         Ok(parsed) => parsed,
-        Err(error) => return Some(format!("not a JSONPath: {error}")),
+        Err(error) => return Some(error),
     };
     let rule = match PathExpectation::parse(rule) {
         Ok(rule) => rule,
@@ -133,7 +133,8 @@ fn judge_path(path: &str, rule: &Value, value: &Value) -> Option<String> {
 fn judge_node(rule: &PathExpectation, node: &Value) -> Option<String> {
     let shown = || brief(&node.to_string(), 80);
     if let Some(equals) = rule.equals.as_ref().filter(|equals| !schema::same(equals, node)) {
-        return Some(format!("is {}, expected {}", shown(), brief(&equals.to_string(), 80)));
+        let (is, expected) = brief_pair(&node.to_string(), &equals.to_string(), 80);
+        return Some(format!("is {is}, expected {expected}"));
     }
     if let Some(pattern) = &rule.matches {
         let text = node.as_str().map_or_else(|| node.to_string(), str::to_owned);
@@ -173,6 +174,14 @@ fn has_type(node: &Value, kind: &str) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn long_texts_are_shown_from_where_they_differ() {
+        let (one, other) = ("a".repeat(300) + "one", "a".repeat(300) + "two");
+        let why = judge_path("$", &json!(other), &json!(one)).expect("it is wrong");
+        assert!(why.contains("aone\"") && why.contains("atwo\""), "{why}");
+        assert!(why.chars().count() < 120, "{why}");
+    }
 
     #[test]
     fn paths_are_compared_by_each_of_their_keys() {

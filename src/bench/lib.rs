@@ -8,6 +8,7 @@
 
 #[cfg(feature = "chat")]
 pub mod advice;
+mod breaks;
 pub mod cases;
 pub mod coverage;
 #[cfg(feature = "chat")]
@@ -18,6 +19,8 @@ pub mod generate;
 pub mod init;
 pub mod judge;
 pub mod outcome;
+mod paths;
+mod pattern;
 pub mod probe;
 mod repair;
 pub mod run;

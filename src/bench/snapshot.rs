@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 use parking_lot::Mutex;
+use regex::{NoExpand, Regex};
 use serde_json::{Map, Value};
-use serde_json_path::JsonPath;
 
+use crate::paths::{ValueMask, read_mask};
 use base::atomic::{Readers, replace};
 use base::pointer::place;
 use base::text::json;
 use base::text::path::spelled;
-use check::subject::brief;
+use check::subject::{brief, brief_pair};
 use deck::WrittenText;
 
 /// What stands in a snapshot for what is masked.
@@ -64,16 +65,15 @@ impl Snapshots {
         };
         let differences = protocol::every_difference(kept, &value);
         let (first, more) = differences.split_first()?;
-        let shown = |value: &Option<Value>| {
-            value.as_ref().map_or("nothing".to_owned(), |value| brief(&value.to_string(), 80))
+        let text = |value: &Option<Value>| {
+            value.as_ref().map_or("nothing".to_owned(), ToString::to_string)
         };
+        let (is, was) = brief_pair(&text(&first.after), &text(&first.before), 80);
         let more =
             if more.is_empty() { String::new() } else { format!(", and {} more", more.len()) };
         Some(format!(
-            "differs from its snapshot: {}: is {}, was {}{more}; `--update` keeps the new value",
+            "differs from its snapshot: {}: is {is}, was {was}{more}; `--update` keeps the new value",
             brief(place(&first.pointer), 120),
-            shown(&first.after),
-            shown(&first.before),
         ))
     }
 
@@ -98,19 +98,33 @@ impl Snapshots {
 /// A value without what the masks name.
 fn masked(value: &Value, masks: &[String]) -> Value {
     let mut out = value.clone();
-    for path in masks.iter().filter_map(|mask| JsonPath::parse(mask).ok()) {
-        let places: Vec<String> = path
-            .query_located(value)
-            .iter()
-            .map(|node| node.location().to_json_pointer())
-            .collect();
-        for place in places {
-            if let Some(node) = out.pointer_mut(&place) {
-                *node = Value::String(MASK.to_owned());
+    for mask in masks.iter().filter_map(|mask| read_mask(mask).ok()) {
+        match mask {
+            ValueMask::Path(path) => {
+                let nodes = path.query_located(value);
+                let places = nodes.iter().map(|node| node.location().to_json_pointer());
+                for place in places.collect::<Vec<String>>() {
+                    if let Some(node) = out.pointer_mut(&place) {
+                        *node = Value::String(MASK.to_owned());
+                    }
+                }
             }
+            ValueMask::Text(pattern) => mask_texts(&mut out, &pattern),
         }
     }
     out
+}
+
+/// Replaces what a pattern matches in every text of a value.
+fn mask_texts(value: &mut Value, pattern: &Regex) {
+    match value {
+        Value::String(text) => {
+            *text = pattern.replace_all(text, NoExpand(MASK)).into_owned();
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mask_texts(item, pattern)),
+        Value::Object(map) => map.values_mut().for_each(|item| mask_texts(item, pattern)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 #[cfg(test)]
@@ -139,5 +153,14 @@ mod tests {
         let wrong = again.compare("s/a", &json!({"at": 9, "l": [{"at": 8, "n": 4}]}), &masks);
         assert!(wrong.expect("it differs").contains("/l/0/n"));
         assert_eq!(again.save(), Ok(None));
+    }
+
+    #[test]
+    fn a_mask_between_slashes_is_a_pattern_within_texts() {
+        let masks = [r"/\d\d:\d\d/".to_owned(), "$.id".to_owned()];
+        let value = json!({"id": "12:00", "t": ["at 12:00 and 12:01", 7], "n": {"u": "no time"}});
+        let wanted =
+            json!({"id": "[masked]", "t": ["at [masked] and [masked]", 7], "n": {"u": "no time"}});
+        assert_eq!(masked(&value, &masks), wanted);
     }
 }
