@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use base::human::count;
+use base::pointer::child_pointer;
 use check::CheckVerdict;
 use check::expect::{OneOrMany, no_pattern, present};
 use check::subject::brief;
@@ -120,7 +121,9 @@ impl ArgumentRule {
         if !rule.is_object() {
             return Ok(Self { equals: Some(rule.clone()), ..Self::default() });
         }
-        let rule: Self = serde_json::from_value(rule.clone()).map_err(|e| e.to_string())?;
+        let rule: Self = serde_json::from_value(rule.clone()).map_err(|error| {
+            format!("{error}; to compare with an object, write {{\"equals\": {{...}}}}")
+        })?;
         match rule.matches.as_deref().map(regex::Regex::new) {
             Some(Err(error)) => Err(no_pattern(&error)),
             _ => Ok(rule),
@@ -154,7 +157,7 @@ pub fn eval_problems(settings: &EvalSettings) -> Vec<(String, String)> {
         wrong.push(("/eval/minPass".to_owned(), "write a share from 0 to 1".to_owned()));
     }
     for (name, case) in &settings.cases {
-        let at = base::pointer::child_pointer("/eval/cases", name);
+        let at = child_pointer("/eval/cases", name);
         let mut problem = |key: &str, why: &str| wrong.push((format!("{at}{key}"), why.to_owned()));
         if case.turns.is_empty() {
             problem("", "`turns` is missing: write what the person says");
@@ -172,7 +175,8 @@ pub fn eval_problems(settings: &EvalSettings) -> Vec<(String, String)> {
         for (tool, arguments) in &case.arguments {
             for (argument, rule) in arguments {
                 if let Err(error) = ArgumentRule::parse(rule) {
-                    problem(&format!("/arguments/{tool}/{argument}"), &error);
+                    let at = child_pointer(&child_pointer("/arguments", tool), argument);
+                    problem(&at, &error);
                 }
             }
         }
@@ -745,7 +749,9 @@ fn shared(one: Option<&String>, other: Option<&String>) -> Vec<String> {
 pub fn compared(before: &EvalReport, now: &EvalReport) -> Vec<EvalComparison> {
     let mut all = Vec::new();
     for model in &now.models {
-        let Some(old) = before.models.iter().find(|old| old.model == model.model) else { continue };
+        let Some(old) = before.models.iter().find(|old| old.model == model.model) else {
+            continue;
+        };
         let mut out = EvalComparison { model: model.model.clone(), ..EvalComparison::default() };
         for run in &model.runs {
             let twin = old.runs.iter().find(|old| old.case == run.case && old.run == run.run);
@@ -754,9 +760,12 @@ pub fn compared(before: &EvalReport, now: &EvalReport) -> Vec<EvalComparison> {
             out.better += usize::from(run.passed && !twin.passed);
             out.worse += usize::from(!run.passed && twin.passed);
         }
-        out.chance = by_chance(out.better, out.worse);
-        out.is_more_than_noise = out.chance < 0.05;
-        all.push(out);
+        // Other cases are nothing to compare with.
+        if out.pairs > 0 {
+            out.chance = by_chance(out.better, out.worse);
+            out.is_more_than_noise = out.chance < 0.05;
+            all.push(out);
+        }
     }
     all
 }
@@ -786,14 +795,15 @@ pub fn eval_text(report: &EvalReport) -> String {
             model.precision.text(),
             model.recall.text(),
         );
-        let powers: Vec<String> = (1..)
-            .zip(&model.pass_power)
-            .map(|(k, rate)| format!("^{k} {:.2}", rate.rate))
-            .collect();
+        // The first is the share of runs that pass, above.
+        let powers = (1..).zip(&model.pass_power).skip(1);
+        let powers: Vec<String> = powers.map(|(k, rate)| format!("^{k} {}", rate.text())).collect();
+        if !powers.is_empty() {
+            let _ = writeln!(out, "  pass{}", powers.join(", "));
+        }
         let _ = writeln!(
             out,
-            "  pass{}; arguments {}; {}, {} tokens in, {} out{}, {} ms a run",
-            powers.join(", "),
+            "  arguments {}; {}, {} tokens in, {} out{}, {} ms a run",
             model.arguments.text(),
             count(model.rounds, "request"),
             model.input_tokens,
@@ -819,10 +829,10 @@ pub fn eval_text(report: &EvalReport) -> String {
         }
         for one in &model.confusions {
             let words = one.shared_words.join(", ");
-            let words = if words.is_empty() { "no words".to_owned() } else { words };
+            let words = if words.is_empty() { "no word".to_owned() } else { words };
             let _ = writeln!(
                 out,
-                "  {} was called for {}, {}; both descriptions have {}",
+                "  {} was called for {}, {}; both descriptions have: {}",
                 brief(&one.called, 60),
                 brief(&one.expected, 60),
                 count(one.count, "time"),
@@ -835,7 +845,7 @@ pub fn eval_text(report: &EvalReport) -> String {
         advice.text(&mut out);
     }
     if let Some(why) = &report.incomplete {
-        let _ = writeln!(out, "{}", brief(why, 300));
+        let _ = writeln!(out, "not complete: {}", brief(why, 300));
     }
     out
 }
@@ -843,14 +853,17 @@ pub fn eval_text(report: &EvalReport) -> String {
 fn comparison_text(out: &mut String, prefix: &str, all: &[EvalComparison]) {
     for one in all {
         let how = if one.is_more_than_noise { "more than noise" } else { "not more than noise" };
+        let chance = match one.chance {
+            small if small < 0.001 => "p < 0.001".to_owned(),
+            chance => format!("p = {chance:.3}"),
+        };
         let _ = writeln!(
             out,
-            "{prefix}{}: {} better, {} worse of {} pairs, p = {:.3}: {how}",
+            "{prefix}{}: {} better, {} worse of {}, {chance}: {how}",
             brief(&one.model, 60),
             one.better,
             one.worse,
-            one.pairs,
-            one.chance,
+            count(one.pairs, "pair"),
         );
     }
 }

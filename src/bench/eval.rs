@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use crate::cases::{EvalCall, EvalCase, EvalJudgement, EvalReport, EvalRun, EvalSettings, score};
 use base::ServerName;
 use base::atomic::{Readers, replace};
+use base::pointer::child_pointer;
 use base::text::json;
+use base::text::nearest;
 use base::text::path::spelled;
 use chat::catalog::{ChatTool, ToolCatalog};
 use chat::llm::{ModelPrompt, ToolCall};
@@ -20,6 +22,7 @@ use chat::prompt::marked;
 use chat::{ChatMessage, LanguageModel};
 use check::expect::OneOrMany;
 use check::run::CheckSignals;
+use check::subject::brief;
 use deck::WrittenText;
 use host::{CallOptions, Host, Origin, Principal, canonical_name};
 
@@ -349,6 +352,39 @@ fn offered<'a>(catalog: &'a ToolCatalog, case: &EvalCase, all: bool) -> Vec<&'a 
     };
     let all = all || named.is_empty();
     catalog.tools.iter().filter(|entry| all || is_named(&entry.server)).collect()
+}
+
+/// The tools that cases name and no server offers to a model: where they stand in the file, and what is
+/// wrong.
+pub fn unknown_tools(settings: &EvalSettings, host: &Host) -> Vec<(String, String)> {
+    let catalog = ToolCatalog::from_host(host, &Principal::new(Origin::Cli).model());
+    let known: Vec<String> =
+        catalog.tools.iter().map(|it| canonical_name(&it.server, &it.tool.name)).collect();
+    let mut wrong = Vec::new();
+    for (name, case) in &settings.cases {
+        let at = child_pointer("/eval/cases", name);
+        let mut named: Vec<(String, &str)> = Vec::new();
+        for (index, tool) in case.tools.iter().enumerate() {
+            let at = format!("{at}/tools/{index}");
+            match tool {
+                OneOrMany::One(one) => named.push((at, one)),
+                OneOrMany::Many(many) => {
+                    let all = many.iter().enumerate();
+                    named.extend(all.map(|(index, one)| (format!("{at}/{index}"), one.as_str())));
+                }
+            }
+        }
+        let below = |key: &str, tool: &str| child_pointer(&format!("{at}/{key}"), tool);
+        named.extend(case.arguments.keys().map(|it| (below("arguments", it), it.as_str())));
+        named.extend(case.results.keys().map(|it| (below("results", it), it.as_str())));
+        for (at, tool) in named.into_iter().filter(|(_, tool)| !known.iter().any(|it| it == tool)) {
+            let near = nearest(tool, &known, 0.8);
+            let near = near.map(|near| format!("; did you mean `{near}`?"));
+            let near = near.unwrap_or_else(|| "; write SERVER.TOOL".to_owned());
+            wrong.push((at, format!("no server offers the tool `{}`{near}", brief(tool, 80))));
+        }
+    }
+    wrong
 }
 
 /// What a judge is told.
