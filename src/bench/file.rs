@@ -16,10 +16,10 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json_path::JsonPath;
 
 use crate::cases::{EvalSettings, eval_problems};
-use crate::fuzz::{FuzzSettings, MAX_FUZZ_CASES};
+use crate::fuzz::{FuzzSettings, MAX_FUZZ_CASES, fuzz_problems};
+use crate::paths::{read_mask, read_path};
 use crate::value::references;
 use base::LogLevel;
 use base::pointer::child_pointer;
@@ -186,7 +186,8 @@ pub struct StepExpectation {
     /// Whether the value must be the one kept in `mcp.tests.snapshots.json` (`--update` keeps it).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub snapshot: bool,
-    /// `JSONPath`s of what differs from run to run: left out of the snapshot.
+    /// What differs from run to run, and is left out of the snapshot: `JSONPath`s, or regular
+    /// expressions between slashes (`/[0-9]+ ms/`) for parts of texts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mask: Vec<String>,
     /// Lists that the server must announce as changed, within two seconds.
@@ -306,17 +307,13 @@ impl StepExpectation {
         }
         for (path, rule) in &self.paths {
             let at = child_pointer("/paths", path);
-            if let Err(error) = JsonPath::parse(path) {
-                wrong.push((at.clone(), format!("not a JSONPath: {error}")));
-            }
+            wrong.extend(read_path(path).err().map(|error| (at.clone(), error)));
             if let Err(error) = PathExpectation::parse(rule) {
                 wrong.push((at, error));
             }
         }
         for (index, path) in self.mask.iter().enumerate() {
-            if let Err(error) = JsonPath::parse(path) {
-                wrong.push((format!("/mask/{index}"), format!("not a JSONPath: {error}")));
-            }
+            wrong.extend(read_mask(path).err().map(|error| (format!("/mask/{index}"), error)));
         }
         if !self.mask.is_empty() && !self.snapshot {
             wrong.push(("/mask".to_owned(), "`mask` needs `\"snapshot\": true`".to_owned()));
@@ -477,6 +474,11 @@ impl LoadedTests {
         }
     }
 
+    /// A problem at a place of the file, with its line.
+    pub fn problem(&self, pointer: &str, why: &str) -> String {
+        self.text.problem(pointer, why)
+    }
+
     /// The place of a step of a suite.
     pub fn position(&self, suite: &str, part: &str, index: usize) -> Position {
         let pointer = child_pointer("/suites", suite);
@@ -487,6 +489,7 @@ impl LoadedTests {
 /// Everything that is wrong beyond the schema: pointer and message.
 fn problems(file: &TestFile) -> Vec<(String, String)> {
     let mut wrong = eval_problems(&file.eval);
+    wrong.extend(fuzz_problems(&file.fuzz));
     answers(&file.answers, "", &mut wrong);
     if file.parallel.is_some_and(|many| many == 0 || many > MAX_PARALLEL_SUITES) {
         wrong.push(("/parallel".to_owned(), format!("write 1 to {MAX_PARALLEL_SUITES}")));
@@ -662,6 +665,12 @@ mod tests {
             assert!(found.contains(words), "{words}\n{found}");
         }
         assert_eq!(found.lines().count(), 3, "{found}");
+    }
+
+    #[test]
+    fn a_glob_that_is_none_would_let_a_tool_be_called_that_was_to_be_left_alone() {
+        let found = wrong("{\"fuzz\": {\n\"skip\": [\"a.*\", \"a.[b\"]}, \"suites\": {}}");
+        assert!(found.contains("t.json:2:17: /fuzz/skip/1: not a glob: "), "{found}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Fuzzing: cases from each `inputSchema` against a copy of the server, verdicts, shrinking.
 
+mod effects;
+
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,10 +15,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::generate::{CaseKind, CaseMaker, FuzzCase};
-use crate::probe::{CallEnd, MAX_PENDING_CALLS, ProbeCall, ServerProbe};
+use crate::probe::{CallEnd, MAX_GROUP_ROUNDS, MAX_PENDING_CALLS, ProbeCall, ServerProbe};
 use crate::stage::BenchSource;
 use crate::value::is_match;
 use base::pointer::{place as shown_place, remove, set};
+use base::text::nearest;
 use base::{Secret, ServerName};
 use check::Severity;
 use check::expect::value_of;
@@ -91,6 +94,27 @@ pub struct ClaimObserver {
     /// Its arguments.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub arguments: Map<String, Value>,
+}
+
+impl ClaimObserver {
+    /// The own name of the tool, which may be written with that of its server.
+    fn name(&self, server: &ServerName) -> &str {
+        let local = self.tool.strip_prefix(server.as_str()).and_then(|it| it.strip_prefix('.'));
+        local.unwrap_or(&self.tool)
+    }
+}
+
+/// What is wrong with the settings beyond the schema: pointer and message.
+pub fn fuzz_problems(settings: &FuzzSettings) -> Vec<(String, String)> {
+    let mut wrong = Vec::new();
+    for (key, globs) in [("allow", &settings.allow), ("skip", &settings.skip)] {
+        for (index, glob) in globs.iter().enumerate() {
+            let error = globset::Glob::new(glob).err();
+            let error = error.map(|error| format!("not a glob: {}", error.kind()));
+            wrong.extend(error.map(|error| (format!("/fuzz/{key}/{index}"), error)));
+        }
+    }
+    wrong
 }
 
 /// Everything that fuzzing needs.
@@ -177,7 +201,7 @@ pub struct FuzzReport {
     pub tools: Vec<FuzzedTool>,
     /// What was found.
     pub findings: Vec<FuzzFinding>,
-    /// Servers that could not be fuzzed, and why.
+    /// Servers that could not be fuzzed, and settings that name what is not there; and why.
     pub failed: BTreeMap<String, String>,
 }
 
@@ -213,6 +237,28 @@ impl FuzzPlan {
         Some("not annotated read-only: name it, or permit it with --allow")
     }
 
+    /// The settings that name a server that is not there: a place of theirs, and why.
+    fn unknown_servers(&self) -> BTreeMap<String, String> {
+        let known = &self.source.config.servers;
+        let why = |name: &str| {
+            let near = nearest(name, known.keys().map(ServerName::as_str), 0.6);
+            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            format!("there is no such server{near}")
+        };
+        let settings = &self.settings;
+        let folders = settings.folders.keys().filter(|name| !known.contains_key(name.as_str()));
+        let folders = folders.map(|name| (format!("fuzz.folders: {name}"), why(name)));
+        let tools = [("seeds", settings.seeds.keys().collect::<Vec<_>>())];
+        let tools = tools.into_iter().chain([("claims", settings.claims.keys().collect())]);
+        let tools = tools.flat_map(|(key, names)| names.into_iter().map(move |name| (key, name)));
+        let tools = tools.filter(|(_, name)| self.source.owner(name).is_none());
+        let tools = tools.map(|(key, name)| {
+            let server = name.split_once('.').map_or(name.as_str(), |(server, _)| server);
+            (format!("fuzz.{key}: {name}"), why(server))
+        });
+        folders.chain(tools).collect()
+    }
+
     fn takes(&self, name: &str) -> bool {
         self.tools.is_empty() || self.tools.iter().any(|glob| is_match(glob, name))
     }
@@ -226,6 +272,7 @@ pub async fn fuzz(
 ) -> FuzzReport {
     let mut report = FuzzReport { seed: plan.seed, ..FuzzReport::default() };
     let mut spent = Duration::ZERO;
+    report.failed = plan.unknown_servers();
     let servers: Vec<ServerName> = plan.source.config.servers.keys().cloned().collect();
     let owners: Vec<Option<ServerName>> =
         plan.tools.iter().map(|name| plan.source.owner(name)).collect();
@@ -258,6 +305,7 @@ pub async fn fuzz(
             probe,
             report: &mut report,
             violations: 0,
+            mark: 0,
             memory: 0,
         };
         let fuzzing = Box::pin(fuzzer.server(show));
@@ -289,8 +337,10 @@ struct Fuzzer<'a> {
     server: &'a ServerName,
     probe: ServerProbe,
     report: &'a mut FuzzReport,
-    /// Breaches of the protocol that were seen so far.
+    /// Breaches of the protocol before the tool that is fuzzed.
     violations: u64,
+    /// Up to where messages of the server were looked at for what breaks the protocol.
+    mark: u64,
     /// The memory of the server when it was looked at last.
     memory: u64,
 }
@@ -334,6 +384,9 @@ impl Fuzzer<'_> {
         let view = self.probe.host().snapshot();
         let Some(seen) = view.servers.get(self.server) else { return };
         let tools = seen.capabilities.tools.clone();
+        self.discovery(seen);
+        self.unknown_tools(&tools);
+        self.mark = self.probe.mark();
         let mut accepted: Vec<ToolRun> = Vec::new();
         for tool in &tools {
             let full = canonical_name(self.server, &tool.name);
@@ -358,9 +411,13 @@ impl Fuzzer<'_> {
 
     async fn tool(&mut self, tool: &Tool, full: String) -> Option<ToolRun> {
         self.secrets = self.probe.host().secrets(self.server);
+        // What the calls of the tool before brought has been read.
+        let _ = self.probe.answers().await;
+        (self.violations, self.mark) = (self.probe.violations(), self.probe.mark());
         let maker = CaseMaker::new(&tool.input_schema);
         let seeded = self.plan.settings.seeds.get(&full).map(|map| Value::Object(map.clone()));
         let mut entry = FuzzedTool { tool: full.clone(), ..FuzzedTool::default() };
+        let is_seeded = seeded.is_some();
         let Some(smallest) = seeded.or_else(|| maker.smallest()) else {
             entry.note = Some(
                 "no arguments could be made from its schema: give some under \
@@ -403,9 +460,14 @@ impl Fuzzer<'_> {
             };
         }
         run.pace = self.probe.pace();
+        if blocked.is_none() {
+            self.settle(&mut run).await;
+        }
         if blocked.is_none() && run.accepts {
             self.aftermath(&mut run).await;
             self.claims(tool, &run).await;
+            self.carryover(tool, &run, &cases).await;
+            self.slowness(&run, &cases).await;
         }
         let slow = run.is_slow.then(|| {
             "it works longer than it is waited for, and reports progress: calls of this kind are left \
@@ -414,11 +476,17 @@ impl Fuzzer<'_> {
         });
         entry.note = blocked.or(slow).or_else(|| {
             let why = run.refusal.as_deref().unwrap_or("without a reason");
-            (!run.accepts).then(|| {
-                format!(
+            (!run.accepts).then(|| match (is_seeded, run.maker.is_valid(&run.smallest)) {
+                (false, _) => format!(
                     "the tool refuses the smallest arguments of its schema ({why}): give some that \
                      it accepts under `fuzz.seeds`"
-                )
+                ),
+                (true, true) => format!("the tool refuses what `fuzz.seeds` gives ({why})"),
+                (true, false) => {
+                    format!(
+                        "what `fuzz.seeds` gives does not fit the schema, and is refused ({why})"
+                    )
+                }
             })
         });
         self.report.tools.push(entry);
@@ -432,7 +500,8 @@ impl Fuzzer<'_> {
         let call = |arguments| ProbeCall { tool: &name, arguments };
         let all: Vec<ProbeCall<'_>> = group.iter().map(|case| call(&case.arguments)).collect();
         let ends = self.probe.call_all(&all).await;
-        let is_stray = self.probe.violations() > self.violations;
+        self.gone(run).await;
+        let is_stray = self.probe.problem_since(self.mark).is_some();
         if !is_stray && ends.len() == group.len() && ends.iter().all(CallEnd::is_orderly) {
             for (case, end) in group.iter().zip(&ends) {
                 run.since.push(FuzzCase::clone(case));
@@ -451,7 +520,7 @@ impl Fuzzer<'_> {
             if let Err(why) = self.probe.restart().await {
                 return Some(why);
             }
-            self.violations = self.probe.violations();
+            self.mark = self.probe.mark();
         }
         let before = self.ends(run);
         // The one that was not answered before the others: it is repeated as one that hangs.
@@ -486,7 +555,7 @@ impl Fuzzer<'_> {
         if let Some((case, verdict)) = blamed {
             self.keep(run, &case, verdict).await;
         }
-        self.violations = self.probe.violations();
+        self.mark = self.probe.mark();
         is_found
     }
 
@@ -544,6 +613,7 @@ impl Fuzzer<'_> {
             return Some(why);
         }
         let end = self.probe.call(&run.name, &case.arguments).await;
+        self.gone(run).await;
         if let CallEnd::Blocked(why) = &end {
             return Some(brief(why, 300));
         }
@@ -561,11 +631,11 @@ impl Fuzzer<'_> {
         run.since.push(case.clone());
         if let Some(verdict) = self.verdict(run, case, &end) {
             self.judge(run, case, verdict).await;
-        } else if self.probe.violations() > self.violations {
+        } else if self.probe.problem_since(self.mark).is_some() {
             // Counted since the last look: what a call brought may be seen only after the next.
             self.recent(run).await;
         }
-        self.violations = self.probe.violations();
+        self.mark = self.probe.mark();
         None
     }
 
@@ -575,10 +645,34 @@ impl Fuzzer<'_> {
         if !is_end && self.is_counted(run, case, &verdict) {
             return;
         }
+        let is_odd = matches!(case.kind, CaseKind::Foreign | CaseKind::Hostile);
+        if verdict.rule == "fuzz/refused" && is_odd && self.refuses_letters(run, case).await {
+            return;
+        }
         if let Some((case, verdict)) = self.blame(run, case, verdict).await {
             self.keep(run, &case, verdict).await;
         }
-        self.violations = self.probe.violations();
+        self.mark = self.probe.mark();
+    }
+
+    /// Looks for the case after whose answer the server was gone before the next call: the last one, or
+    /// one shortly before.
+    async fn gone(&mut self, run: &mut ToolRun) {
+        if self.probe.take_loss().is_none() {
+            return;
+        }
+        let before: Vec<FuzzCase> =
+            run.since.iter().rev().take(MAX_PENDING_CALLS).cloned().collect();
+        run.since.clear();
+        for case in before {
+            let Some(how) = self.broken_by(run, &case.arguments).await else { continue };
+            let message = format!("after this call the server {how}");
+            let verdict = CaseVerdict { rule: "fuzz/state", severity: Severity::Error, message };
+            self.keep(run, &case, verdict).await;
+            break;
+        }
+        self.probe.take_loss();
+        self.mark = self.probe.mark();
     }
 
     /// Looks for the case that brought a line which is no answer: the last one, or one shortly before.
@@ -590,7 +684,39 @@ impl Fuzzer<'_> {
                 break;
             }
         }
-        self.violations = self.probe.violations();
+        self.mark = self.probe.mark();
+    }
+
+    /// Looks at what came after the answers of a tool's last cases: an end of the server, lines that are
+    /// no answers.
+    async fn settle(&mut self, run: &mut ToolRun) {
+        let _ = self.probe.answers().await;
+        self.gone(run).await;
+        let Some(problem) = self.probe.problem_since(self.mark) else { return };
+        let many = MAX_PENDING_CALLS * MAX_GROUP_ROUNDS;
+        let recent: Vec<FuzzCase> = run.since.iter().rev().take(many).cloned().collect();
+        let mut is_found = false;
+        for case in recent {
+            if let Some(verdict) = self.stray(run, &case).await {
+                self.keep(run, &case, verdict).await;
+                is_found = true;
+                break;
+            }
+        }
+        if !is_found && self.probe.violates(self.violations).await {
+            let message = format!(
+                "the server broke the protocol while this tool was called, and none of the calls shows \
+                 it again: {problem}"
+            );
+            let case = FuzzCase {
+                arguments: run.smallest.clone(),
+                place: String::new(),
+                what: "one of the calls".to_owned(),
+                kind: CaseKind::Valid,
+            };
+            self.add(run, case, "fuzz/protocol", Severity::Error, message);
+        }
+        self.mark = self.probe.mark();
     }
 
     /// What the end of a case says.
@@ -660,14 +786,18 @@ impl Fuzzer<'_> {
                 message: format!("the error shows {leak}: {shown}"),
             });
         }
-        if case.kind != CaseKind::Valid || !run.accepts {
+        if case.kind == CaseKind::Invalid || !run.accepts {
             return None;
         }
         let shown = brief(text, 200);
+        // What is odd in its content a tool may refuse, in an orderly way.
+        let is_data = case.kind == CaseKind::Hostile;
+        let is_plain = case.kind == CaseKind::Valid;
+        let grave = if is_plain { Severity::Error } else { Severity::Warning };
         let (severity, how) = match code {
-            Some(RpcCode::INVALID_PARAMS) => (Severity::Error, "as invalid (-32602)"),
-            Some(RpcCode::INTERNAL_ERROR) => (Severity::Error, "with an internal error (-32603)"),
-            _ if COMPLAINT.as_ref().is_some_and(|words| words.is_match(text)) => {
+            Some(RpcCode::INTERNAL_ERROR) => (grave, "with an internal error (-32603)"),
+            Some(RpcCode::INVALID_PARAMS) if !is_data => (grave, "as invalid (-32602)"),
+            _ if !is_data && COMPLAINT.as_ref().is_some_and(|words| words.is_match(text)) => {
                 (Severity::Warning, "as invalid")
             }
             _ => return None,
@@ -677,6 +807,17 @@ impl Fuzzer<'_> {
             severity,
             message: format!("arguments that fit the schema were refused {how}: {shown}"),
         })
+    }
+
+    /// Whether a tool refuses plain letters at the place of a case as well, as many of them: then it is
+    /// not the odd ones that it does not take.
+    async fn refuses_letters(&mut self, run: &ToolRun, case: &FuzzCase) -> bool {
+        let text = case.arguments.pointer(&case.place).and_then(Value::as_str);
+        let Some(text) = text.filter(|text| !text.is_empty()) else { return false };
+        let mut plain = Some(case.arguments.clone());
+        set(&mut plain, &case.place, Value::String("a".repeat(text.chars().count())));
+        let Some(plain) = plain.filter(|plain| run.maker.is_valid(plain)) else { return true };
+        !matches!(self.probe.call(&run.name, &plain).await, CallEnd::Done(_))
     }
 
     /// Whether a verdict repeats with this case alone on a fresh server; when not, whether one of the
@@ -733,7 +874,11 @@ impl Fuzzer<'_> {
         self.probe.restart().await.ok()?;
         let _ = self.probe.call(&run.name, arguments).await;
         let answers = self.probe.answers().await;
-        match self.probe.call(&run.name, &run.smallest).await {
+        let end = self.probe.call(&run.name, &run.smallest).await;
+        if let Some(how) = self.probe.take_loss() {
+            return Some(format!("is gone ({how})"));
+        }
+        match end {
             CallEnd::Hang => Some("does not answer any more".to_owned()),
             CallEnd::Crash(how) => Some(format!("is gone ({how})")),
             CallEnd::Done(_)
@@ -749,17 +894,16 @@ impl Fuzzer<'_> {
 
     /// Whether a case alone makes the server write a line that is no answer.
     async fn stray(&mut self, run: &ToolRun, case: &FuzzCase) -> Option<CaseVerdict> {
-        let before = self.probe.violations();
-        let _ = self.probe.call(&run.name, &case.arguments).await;
-        // What came before the answer to `ping` has been read.
+        // What the calls before brought has been read.
         let _ = self.probe.answers().await;
+        let (before, mark) = (self.probe.violations(), self.probe.mark());
+        let _ = self.probe.call(&run.name, &case.arguments).await;
+        let _ = self.probe.answers().await;
+        let problem = self.probe.problem_since(mark)?;
         self.probe.violates(before).await.then(|| CaseVerdict {
             rule: "fuzz/protocol",
             severity: Severity::Error,
-            message: format!(
-                "the server breaks the protocol during this call: {}",
-                self.probe.last_violation().unwrap_or_default()
-            ),
+            message: format!("the server breaks the protocol during this call: {problem}"),
         })
     }
 
@@ -810,7 +954,8 @@ impl Fuzzer<'_> {
             message: verdict.message,
             calls: {
                 let one = |arguments: Value| FuzzCall { tool: tool.clone(), arguments };
-                let then = (verdict.rule == "fuzz/state").then(|| one(run.smallest.clone()));
+                let shows_later = matches!(verdict.rule, "fuzz/state" | "fuzz/carryover");
+                let then = shows_later.then(|| one(run.smallest.clone()));
                 std::iter::once(one(shrunk.arguments)).chain(then).collect()
             },
             count: 1,
@@ -890,17 +1035,21 @@ impl Fuzzer<'_> {
         if run.maker.is_valid(&case.arguments) == (case.kind == CaseKind::Invalid) {
             return false;
         }
+        if verdict.rule == "fuzz/carryover" {
+            return self.is_carried(run, case).await;
+        }
         if verdict.rule == "fuzz/state" {
             let _ = self.probe.restart().await;
             let _ = self.probe.call(&run.name, &case.arguments).await;
             let answers = self.probe.answers().await;
             let end = self.probe.call(&run.name, &run.smallest).await;
             let _ = self.probe.restart().await;
-            let is_gone = matches!(end, CallEnd::Hang | CallEnd::Crash(_));
+            let is_lost = self.probe.take_loss().is_some();
+            let is_gone = is_lost || matches!(end, CallEnd::Hang | CallEnd::Crash(_));
             // A tool that refused them before is not broken because it still does.
             return is_gone || !answers || run.accepts && !matches!(end, CallEnd::Done(_));
         }
-        let violations = self.probe.violations();
+        let mark = self.probe.mark();
         let end = self.probe.call(&run.name, &case.arguments).await;
         if matches!(end, CallEnd::Crash(_) | CallEnd::Hang) {
             let _ = self.probe.restart().await;
@@ -909,7 +1058,7 @@ impl Fuzzer<'_> {
         found
             || verdict.rule == "fuzz/protocol" && {
                 let _ = self.probe.answers().await;
-                self.probe.violations() > violations
+                self.probe.problem_since(mark).is_some()
             }
     }
 
@@ -917,6 +1066,7 @@ impl Fuzzer<'_> {
     async fn aftermath(&mut self, run: &mut ToolRun) {
         let smallest = run.smallest.clone();
         let is_fine = matches!(self.probe.call(&run.name, &smallest).await, CallEnd::Done(_));
+        self.gone(run).await;
         if is_fine || run.since.is_empty() {
             return;
         }
@@ -970,7 +1120,7 @@ impl Fuzzer<'_> {
             if round > 0 {
                 let _ = self.probe.call(&run.name, &run.smallest.clone()).await;
             }
-            states.push(seen(self.probe.call(&observer.tool, &look).await));
+            states.push(seen(self.probe.call(observer.name(self.server), &look).await));
         }
         let [Some(before), Some(once), Some(twice)] = states.as_slice() else { return };
         let shown = brief(&observer.tool, 60);
@@ -1253,20 +1403,31 @@ fn links<'r>(
     all
 }
 
-/// Keeps at most `most` cases: the smallest arguments, and of each kind a share, evenly chosen.
+/// Keeps at most `most` cases: the smallest arguments, and of each place and kind in turn one that is
+/// drawn.
 fn spare(cases: &mut Vec<FuzzCase>, most: usize, seed: u64) {
     if cases.len() <= most.max(1) {
         return;
     }
     let mut rng = fastrand::Rng::with_seed(seed);
-    let first = cases.remove(0);
-    let mut order: Vec<usize> = (0..cases.len()).collect();
-    rng.shuffle(&mut order);
-    order.truncate(most.saturating_sub(1));
-    order.sort_unstable();
-    let mut kept = vec![first];
-    kept.extend(order.into_iter().map(|index| cases[index].clone()));
-    *cases = kept;
+    let mut groups: IndexMap<(&str, CaseKind), Vec<usize>> = IndexMap::new();
+    for (index, case) in cases.iter().enumerate().skip(1) {
+        groups.entry((case.place.as_str(), case.kind)).or_default().push(index);
+    }
+    for group in groups.values_mut() {
+        rng.shuffle(group);
+    }
+    let mut chosen: Vec<usize> = vec![0];
+    while chosen.len() < most {
+        let left = most - chosen.len();
+        let before = chosen.len();
+        chosen.extend(groups.values_mut().filter_map(Vec::pop).take(left));
+        if chosen.len() == before {
+            break;
+        }
+    }
+    chosen.sort_unstable();
+    *cases = chosen.into_iter().filter_map(|index| cases.get(index).cloned()).collect();
 }
 
 /// Values that are smaller than one: shorter texts and lists, numbers nearer to zero.
@@ -1295,12 +1456,26 @@ fn smaller_values(value: &Value) -> Vec<Value> {
                 Value::Array(items[..items.len() - 1].to_vec()),
             ]
         }
-        Value::Array(items) => match items.first() {
-            Some(Value::Array(inner)) => vec![Value::Array(inner.clone())],
-            _ => Vec::new(),
-        },
-        _ => Vec::new(),
+        nested => {
+            let levels = nested_levels(nested);
+            let less = [levels / 2, levels / 2 + 1, 2, 1].into_iter().filter(|it| *it < levels);
+            less.filter_map(|less| inner_value(nested, less)).cloned().collect()
+        }
     }
+}
+
+/// How many levels of a value are a list of one item, or an object with one member.
+fn nested_levels(value: &Value) -> usize {
+    std::iter::successors(Some(value), |value| inner_value(value, 1)).count() - 1
+}
+
+/// The value so many levels below one, through lists of one item and objects with one member.
+fn inner_value(value: &Value, levels: usize) -> Option<&Value> {
+    (0..levels).try_fold(value, |value, _| match value {
+        Value::Array(items) if items.len() == 1 => items.first(),
+        Value::Object(map) if map.len() == 1 => map.values().next(),
+        _ => None,
+    })
 }
 
 /// Words by which an error says that the arguments were at fault.
@@ -1321,12 +1496,18 @@ static LEAKS: LazyLock<Vec<(&'static str, Regex)>> = LazyLock::new(|| {
         ("a private key", r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
         (
             "a credential",
-            r"\b(?:sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[0-9A-Z]{16}|xox[abprs]-[A-Za-z0-9-]{10,}|AIza[0-9A-Za-z_-]{30,})",
+            r"\b(?:sk-[A-Za-z0-9_-]{16,}|[spr]k_(?:live|test)_[A-Za-z0-9]{10,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|A[KS]IA[0-9A-Z]{16}|xox[abeprs]-[A-Za-z0-9-]{10,}|AIza[0-9A-Za-z_-]{30,}|eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*)",
         ),
+        (
+            "a credential",
+            r#"(?i)\bauthorization\b["']?\s*[:=]\s*["']?(?:bearer|basic|token)\s+[^\s"',;]{6,}"#,
+        ),
+        ("a credential", r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}"),
+        ("a credential", r#"(?i)\btoken=["']?[^\s"',;&]{6,}"#),
         ("a credential", r"(?i)\b[a-z]+://[^\s/:@]+:[^\s/@]+@"),
         (
             "a credential",
-            r#"(?i)\b(?:password|passwd|secret|api[_-]?key|access[_-]?token)\b["']?\s*[=:]\s*["']?[^\s"',;]{6,}"#,
+            r#"(?i)\b(?:[a-z]+[_-])*(?:password|passwd|pwd|secret|api[_-]?key|(?:access|auth|refresh|session|bearer)[_-]?token|secret[_-]?(?:access[_-]?)?key|private[_-]?key)\b["']?\s*[=:]\s*["']?[^\s"',;]{6,}"#,
         ),
     ];
     all.into_iter().filter_map(|(what, pattern)| Some((what, Regex::new(pattern).ok()?))).collect()
@@ -1343,10 +1524,19 @@ fn leak(text: &str, arguments: &Value) -> Option<&'static str> {
     found.map(|(what, _)| *what)
 }
 
-/// Whether it is the name of an argument and a word of what is said about it: `password: expected`.
+/// Whether it is the name of an argument and words of what is said about it: `password: expected`,
+/// `authorization: bearer required`.
 fn is_prose(found: &str) -> bool {
-    let said = found.split_once(':').map(|(_, said)| said.trim_matches(['"', '\'', ' ']));
-    said.is_some_and(|said| !said.is_empty() && said.chars().all(char::is_alphabetic))
+    let is_word = |word: &str| {
+        let word = word.trim_matches(['"', '\'', ' ']);
+        !word.is_empty() && word.chars().all(|c| c.is_alphabetic() || c == '-')
+    };
+    if let Some((_, said)) = found.split_once(':') {
+        return said.split_whitespace().all(is_word);
+    }
+    let mut words = found.split_whitespace();
+    let scheme = words.next().unwrap_or_default();
+    scheme.eq_ignore_ascii_case("bearer") && words.all(is_word)
 }
 
 #[cfg(test)]
@@ -1371,6 +1561,31 @@ mod tests {
         assert_eq!(leak("login.password: hunter22", &none), Some("a credential"));
         assert_eq!(leak("settings.password: expected a text, found an object", &none), None);
         assert_eq!(leak("api_key: \"required\"", &none), None);
+        for text in [
+            "cannot sign in: Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
+            "{\"authorization\": \"Basic YXBwOmh1bnRlcjI=\"}",
+            "sent the header bearer 0123456789abcdef0123",
+            "charge failed with sk_live_0123456789abcdef",
+            "AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMIK7MDENG",
+            "DB_PASSWORD=hunter22 is wrong",
+            "clone failed: glpat-0123456789abcdefghij",
+            "refresh_token: 1//0abcdef",
+            "GET /x?token=0123abcd failed",
+        ] {
+            assert_eq!(leak(text, &none), Some("a credential"), "{text}");
+        }
+        for text in [
+            "authorization: missing",
+            "authorization: bearer required",
+            "the scheme bearer authentication-required",
+            "unexpected token: foo_bar",
+            "unexpected token: expected",
+            "the bearer of this message",
+            "token: a string is expected",
+            "Invalid token < in JSON at position 0",
+        ] {
+            assert_eq!(leak(text, &none), None, "{text}");
+        }
         assert_eq!(leak("no note `at 12:30`", &none), None);
         assert_eq!(leak("no such file at the path /tmp/a", &none), None);
         assert_eq!(
@@ -1385,5 +1600,10 @@ mod tests {
         assert_eq!(smaller_values(&json!(9)), [json!(4), json!(8)]);
         assert_eq!(smaller_values(&json!([1, 2])), [json!([1]), json!([2]), json!([1])]);
         assert_eq!(smaller_values(&json!("a")), Vec::<Value>::new());
+        let nested = json!([{"a": [{"a": 1}]}]);
+        let smaller =
+            [json!([{"a": 1}]), json!({"a": 1}), json!([{"a": 1}]), json!({"a": [{"a": 1}]})];
+        assert_eq!(smaller_values(&nested), smaller);
+        assert_eq!(smaller_values(&json!({"a": 1, "b": 2})), Vec::<Value>::new());
     }
 }

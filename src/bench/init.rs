@@ -222,7 +222,9 @@ const LEAK_PATTERN: &str = "Traceback \\(most|File \"[^\"]+\", line|panicked at|
 pub fn step_of_finding(finding: &FuzzFinding, call: &FuzzCall, is_last: bool) -> Option<TestStep> {
     let mut expect = StepExpectation::default();
     match finding.rule {
-        "fuzz/memory" | "fuzz/claim" | "fuzz/concurrency" => return None,
+        "fuzz/memory" | "fuzz/claim" | "fuzz/concurrency" | "fuzz/carryover" | "fuzz/slow" => {
+            return None;
+        }
         "fuzz/accepted" if is_last => expect.result.is_error = Some(true),
         "fuzz/refused" | "fuzz/output" | "fuzz/state" if is_last => {}
         "fuzz/leak" if is_last => {

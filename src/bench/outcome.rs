@@ -420,7 +420,9 @@ fn fuzz_text(out: &mut String, fuzz: &FuzzReport, style: BenchStyle) {
             brief(&finding.what, 160),
             count(finding.count, "case")
         );
-        let _ = writeln!(out, "          {}", calls_text(&finding.calls));
+        if !finding.calls.is_empty() {
+            let _ = writeln!(out, "          {}", calls_text(&finding.calls));
+        }
     }
     for (server, why) in &fuzz.failed {
         let _ = writeln!(out, "  {} {}", style.paint(YELLOW, &brief(server, 60)), brief(why, 300));

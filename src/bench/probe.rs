@@ -20,7 +20,7 @@ use check::subject::brief;
 use config::error::{Error, ErrorCode};
 use config::{GuardMode, GuardPolicy, TransportConfig};
 use host::{CallOptions, CallOutcome, Host, HostView, ServerState, Validation};
-use protocol::FindingKind;
+use protocol::{Direction, FindingKind};
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +93,7 @@ const RESTART_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most calls that are under way at once.
 pub const MAX_PENDING_CALLS: usize = 16;
 /// Most calls of a group for each that may be under way at once.
-const MAX_GROUP_ROUNDS: usize = 8;
+pub const MAX_GROUP_ROUNDS: usize = 8;
 /// The calls that are under way at once may take this part of the time of one call: a slow server is
 /// no hung one.
 const MIN_ANSWERS_A_TIMEOUT: u32 = 4;
@@ -118,6 +118,10 @@ pub struct ServerProbe {
     pub spent: Duration,
     /// How long the last calls took each; none yet at first.
     pace: Option<Duration>,
+    /// How it ended, when it was gone although its last call was answered.
+    loss: Option<String>,
+    /// Whether a call saw it end.
+    has_crashed: bool,
 }
 
 impl ServerProbe {
@@ -174,6 +178,8 @@ impl ServerProbe {
             calls: 0,
             spent: Duration::ZERO,
             pace: None,
+            loss: None,
+            has_crashed: false,
         })
     }
 
@@ -254,6 +260,12 @@ impl ServerProbe {
         }
     }
 
+    /// How the copy ended since this was asked last, when that was after an answer and before the next
+    /// call.
+    pub const fn take_loss(&mut self) -> Option<String> {
+        self.loss.take()
+    }
+
     /// How long the last calls took each, where there were any.
     pub const fn pace(&self) -> Option<Duration> {
         self.pace
@@ -274,6 +286,11 @@ impl ServerProbe {
     }
 
     async fn calls_within(&mut self, all: &[ProbeCall<'_>], timeout: Duration) -> Vec<CallEnd> {
+        if self.is_ready() {
+            self.has_crashed = false;
+        } else if !std::mem::take(&mut self.has_crashed) {
+            self.loss = self.exit().await;
+        }
         if !self.is_ready()
             && let Err(why) = self.restart().await
         {
@@ -309,6 +326,7 @@ impl ServerProbe {
                 Ok(outcome) => of_outcome(outcome),
             });
         }
+        self.has_crashed |= ends.iter().any(|end| matches!(end, CallEnd::Crash(_)));
         ends
     }
 
@@ -377,12 +395,24 @@ impl ServerProbe {
         tokio::time::timeout(VIOLATION_TIMEOUT, more).await.is_ok_and(|seen| seen.is_ok())
     }
 
-    /// What the last of them was.
-    pub fn last_violation(&self) -> Option<String> {
-        let view = self.host().snapshot();
-        let findings = &view.servers.get(&self.server)?.findings;
-        let last = findings.iter().rev().find(|finding| is_violation(finding.kind))?;
-        Some(brief(last.message.as_str(), 300))
+    /// Where the messages of the server end now.
+    pub fn mark(&self) -> u64 {
+        self.host().traffic().span().end
+    }
+
+    /// What is odd about the first message of the server since a mark that is: known as soon as the
+    /// message was read, before it is counted.
+    pub fn problem_since(&self, mark: u64) -> Option<String> {
+        let batch = self.host().traffic().read(mark, usize::MAX);
+        let mut own = batch
+            .items
+            .iter()
+            .filter(|record| record.server == self.server && record.direction == Direction::In);
+        // Late is no breach.
+        own.find_map(|record| {
+            let problem = record.problem.as_ref()?.as_str();
+            (!problem.starts_with("late:")).then(|| brief(problem, 300))
+        })
     }
 
     /// Memory of the server's processes, in bytes.

@@ -19,6 +19,7 @@ use crate::outcome::{BenchReport, StepReport, StepVerdict, SuiteReport};
 use crate::snapshot::Snapshots;
 use crate::stage::{BenchSource, BenchStage, object, options};
 use crate::value::{StepValues, is_match, resolved, resolved_map};
+use base::text::nearest;
 use base::{LogRecord, LogSource, ServerName};
 use check::expect::{lack, value_of};
 use check::run::CheckSignals;
@@ -35,6 +36,8 @@ const DEFAULT_PARALLEL_SUITES: usize = 4;
 const LIST_CHANGED_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long lines of stderr may come after the answer.
 const STDERR_TIMEOUT: Duration = Duration::from_millis(200);
+/// How the methods of notifications begin.
+const NOTIFICATION_PREFIX: &str = "notifications/";
 /// How long a notification is waited for by default.
 const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -623,7 +626,10 @@ impl SuitePlayer<'_> {
         problems.extend(serious.map(FuzzFinding::line));
         if report.tools.iter().all(|tool| tool.cases == 0) && problems.is_empty() {
             let why = report.tools.iter().find_map(|tool| tool.note.clone());
-            problems.push(why.unwrap_or_else(|| "no tool has this name".to_owned()));
+            problems.push(why.unwrap_or_else(|| {
+                let named = brief(tools, 80);
+                format!("no tool is named `{named}`; `mcpdeck list` shows what there is")
+            }));
         }
         problems
     }
@@ -634,6 +640,12 @@ impl SuitePlayer<'_> {
         let params = params.transpose()?;
         let timeout = step.timeout_ms.map_or(NOTIFICATION_TIMEOUT, Duration::from_millis);
         let server = step.server.as_deref().map(ServerName::new);
+        let known = &self.plan.source.config.servers;
+        if let Some(name) = server.as_ref().filter(|name| !known.contains_key(*name)) {
+            let near = nearest(name.as_str(), known.keys().map(ServerName::as_str), 0.6);
+            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            return Err(format!("there is no server `{}`{near}", brief(name.as_str(), 60)));
+        }
         let fits = |record: &TrafficRecord| {
             record.method.as_ref().is_some_and(|m| m.as_str() == method)
                 && params.as_ref().is_none_or(|wanted| lack(&params_of(record), wanted).is_none())
@@ -641,7 +653,14 @@ impl SuitePlayer<'_> {
         let found = seen(self.stage.host(), server.as_ref(), self.cursor, timeout, fits).await;
         let Some((number, record)) = found else {
             let ms = timeout.as_millis();
-            return Err(format!("no {} came within {ms} ms", brief(method, 80)));
+            let shown = brief(method, 80);
+            let whole = format!("{NOTIFICATION_PREFIX}{shown}");
+            let hint = if method.starts_with(NOTIFICATION_PREFIX) {
+                String::new()
+            } else {
+                format!("; the methods of notifications begin so: `{whole}`")
+            };
+            return Err(format!("no {shown} came within {ms} ms{hint}"));
         };
         self.cursor = number + 1;
         Ok(params_of(&record))

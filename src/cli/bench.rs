@@ -11,7 +11,7 @@ use super::output::{self, ExitStatus};
 use super::{deck, load, operate, signals};
 use crate::telemetry::Telemetry;
 use ::bench::coverage::coverage;
-use ::bench::file::{LoadedTests, TESTS_FILE, TestFile, TestSuite};
+use ::bench::file::{LoadedTests, TESTS_FILE, TestSuite};
 use ::bench::fuzz::{
     DEFAULT_CALL_TIMEOUT, DEFAULT_CASES, DEFAULT_SEED, FuzzPlan, FuzzReport, FuzzSettings,
     FuzzedTool, MAX_FUZZ_CASES, folder_of, fuzz,
@@ -21,6 +21,7 @@ use ::bench::outcome::{BenchStyle, html, human};
 use ::bench::run::{self, BenchEvent, BenchPlan, SuiteChoice};
 use ::bench::snapshot::Snapshots;
 use ::bench::stage::{BenchSource, BenchStage};
+use ::bench::value::is_match;
 use ::bench::watch::{SavedSource, SavedWatch};
 use ::bench::{BenchReport, init};
 use ::check::report::{ReportFormat, Style};
@@ -328,7 +329,7 @@ impl SuiteRun<'_> {
         let tests = LoadedTests::load(path)?;
         let only = args.only_failed.then(|| self.failed.read());
         let choice = SuiteChoice { names: args.suite.clone(), tags: args.tag.clone(), only };
-        chosen(&tests.file, &choice, args)?;
+        chosen(&tests, &choice, args)?;
         let snapshots = Snapshots::load(path, args.update)?;
         Ok(BenchPlan { source, tests, choice, saved, snapshots })
     }
@@ -430,13 +431,15 @@ fn evaluated(
     source: BenchSource,
     path: &Path,
 ) -> Result<ExitStatus, String> {
-    use ::bench::cases::{EvalReport, compared};
+    use ::bench::cases::compared;
     use ::bench::eval::Cassette;
     let tests = LoadedTests::load(path)?;
     let settings = &tests.file.eval;
     if settings.cases.is_empty() {
         return Err(format!("{}: there are no cases in `eval`", spelled(path)));
     }
+    // Before a model is asked.
+    let before = args.eval.compare.as_deref().map(earlier_report).transpose()?;
     let file = args.eval.cassette.as_deref();
     let mut advice = None;
     let recorded = match file.filter(|file| file.exists()) {
@@ -454,7 +457,7 @@ fn evaluated(
         Some(tape) if !goes_on(&tape) => tape,
         tape => {
             let kept = tape.map(|tape| tape.runs).unwrap_or_default();
-            let (made, advised) = ask_models(common, args, settings, (source, kept))?;
+            let (made, advised) = ask_models(common, args, &tests, (source, kept))?;
             advice = advised.transpose()?;
             interrupted = made.incomplete.as_deref() == Some("interrupted");
             if let Some(file) = file.filter(|_| !made.runs.is_empty()) {
@@ -471,14 +474,16 @@ fn evaluated(
         write_overlays(common, profile, advice)?;
     }
     eval.advice = advice;
-    if let Some(file) = &args.eval.compare {
-        let value = ::deck::WrittenText::load(file)?.value()?;
-        let before = value.get("eval").cloned().unwrap_or_default();
-        let before: EvalReport = serde_json::from_value(before).map_err(|_| {
-            let file = spelled(file);
-            format!("{file}: not a JSON report of `mcpdeck test --eval --format json`")
-        })?;
-        eval.comparison = compared(&before, &eval);
+    if let (Some(file), Some(before)) = (&args.eval.compare, &before) {
+        eval.comparison = compared(before, &eval);
+        let has = |model: &&str| eval.comparison.iter().any(|one| one.model == **model);
+        let models = eval.models.iter().map(|model| model.model.as_str());
+        let lacks: Vec<&str> = models.filter(|model| !has(model)).collect();
+        if !lacks.is_empty() {
+            let (lacks, file) = (lacks.join(", "), spelled(file));
+            let why = format!("not compared: {file} has no runs of the same cases with {lacks}");
+            output::complain(&SafeText::line(&why));
+        }
     }
     let mut report = BenchReport::new(Some(path));
     // The time of the runs: the same whenever a cassette is scored.
@@ -487,6 +492,20 @@ fn evaluated(
     report.eval = Some(eval);
     report.settle();
     Ok(finish(common, args, outputs, (&report, interrupted)))
+}
+
+/// The evaluation of a JSON report, to compare another one with.
+///
+/// # Errors
+/// When it cannot be read, or is none.
+#[cfg(feature = "chat")]
+fn earlier_report(file: &Path) -> Result<::bench::cases::EvalReport, String> {
+    let value = ::deck::WrittenText::load(file)?.value()?;
+    let report = value.get("eval").cloned().unwrap_or_default();
+    serde_json::from_value(report).map_err(|_| {
+        let file = spelled(file);
+        format!("{file}: not a JSON report of `mcpdeck test --eval --format json`")
+    })
 }
 
 /// The runs of a cassette.
@@ -581,12 +600,13 @@ type EvalRuns = (::bench::eval::Cassette, Option<Result<::bench::cases::EvalAdvi
 fn ask_models(
     common: &Common,
     args: &TestArgs,
-    settings: &::bench::cases::EvalSettings,
+    tests: &LoadedTests,
     (source, kept): (BenchSource, Vec<::bench::cases::EvalRun>),
 ) -> Result<EvalRuns, String> {
-    use ::bench::eval::{EvalBudget, EvalPlan, evaluate};
+    use ::bench::eval::{EvalBudget, EvalPlan, evaluate, unknown_tools};
     use ::chat::LanguageModel;
     use std::sync::Arc;
+    let settings = &tests.file.eval;
     let env = load::environment(common).unwrap_or_default();
     let mut names: Vec<Option<String>> = settings.models.iter().cloned().map(Some).collect();
     if names.is_empty() || args.eval.model.model.is_some() {
@@ -634,6 +654,13 @@ fn ask_models(
         let stage = stage.map_err(|error| error.message.clone())?;
         for (server, reason) in stage.failed() {
             output::complain(&SafeText::line(&format!("`{server}` is left out: {reason}")));
+        }
+        // Before a model is paid for what cannot be right.
+        let unknown = unknown_tools(settings, stage.host());
+        if !unknown.is_empty() {
+            stage.close(&signals).await;
+            let lines = unknown.iter().map(|(at, why)| tests.problem(at, why));
+            return Err(lines.collect::<Vec<_>>().join("\n"));
         }
         let made = Box::pin(evaluate(&plan, stage.host(), &signals, &show)).await;
         let mut advice = None;
@@ -754,21 +781,15 @@ fn save(found: &FuzzReport, path: &Path, calls: &Path) -> Result<usize, String> 
     Ok(saved)
 }
 
-/// Refuses a choice that nothing fits.
-fn chosen(file: &TestFile, choice: &SuiteChoice, args: &TestArgs) -> Result<(), String> {
-    if file.suites.iter().any(|(name, suite)| choice.takes(name, suite)) {
-        return Ok(());
-    }
-    if choice.only.as_ref().is_some_and(HashSet::is_empty) {
-        return Err("no suite failed in the last run; leave out --only-failed".to_owned());
-    }
+/// Refuses a choice that nothing fits, and a name or a tag that no suite has.
+fn chosen(tests: &LoadedTests, choice: &SuiteChoice, args: &TestArgs) -> Result<(), String> {
+    let file = &tests.file;
     if file.suites.is_empty() {
-        return Err("the file has no suites".to_owned());
+        let why = "there are no suites; `mcpdeck test --init` writes a first file";
+        return Err(format!("{}: {why}", spelled(&tests.path)));
     }
     let has_tag = |tag: &String| file.suites.values().any(|suite| suite.tags.contains(tag));
-    if let Some(tag) = choice.tags.iter().find(|tag| !has_tag(tag))
-        && !choice.tags.iter().any(has_tag)
-    {
+    if let Some(tag) = choice.tags.iter().find(|tag| !has_tag(tag)) {
         let mut tags: Vec<&str> =
             file.suites.values().flat_map(|suite| &suite.tags).map(String::as_str).collect();
         tags.sort_unstable();
@@ -783,11 +804,22 @@ fn chosen(file: &TestFile, choice: &SuiteChoice, args: &TestArgs) -> Result<(), 
         };
         return Err(format!("no suite has the tag `{tag}`; {there}"));
     }
-    let names: Vec<&str> = file.suites.keys().take(12).map(String::as_str).collect();
-    let near = args.suite.iter().find_map(|name| base::text::nearest(name, &names, 0.6));
-    let near = near.map(|name| format!("; did you mean `{name}`?"));
-    let there = || format!("; there are {}", names.join(", "));
-    Err(format!("no suite is chosen{}", near.unwrap_or_else(there)))
+    let names: Vec<&str> = file.suites.keys().map(String::as_str).collect();
+    let is_known = |name: &String| names.iter().any(|suite| is_match(name, suite));
+    if let Some(name) = args.suite.iter().find(|name| !is_known(name)) {
+        let near = base::text::nearest(name, &names, 0.6);
+        let first: Vec<&str> = names.iter().take(12).copied().collect();
+        let there = near.map(|near| format!("did you mean `{near}`?"));
+        let there = there.unwrap_or_else(|| format!("there are {}", first.join(", ")));
+        return Err(format!("no suite is named `{name}`; {there}"));
+    }
+    if file.suites.iter().any(|(name, suite)| choice.takes(name, suite)) {
+        return Ok(());
+    }
+    if choice.only.as_ref().is_some_and(HashSet::is_empty) {
+        return Err("no suite failed in the last run; leave out --only-failed".to_owned());
+    }
+    Err("no suite has that name and that tag, or it did not fail in the last run".to_owned())
 }
 
 /// Writes a first file.

@@ -6,6 +6,8 @@ use crate::support::{Bench, Finished};
 use serde_json::{Value, json};
 
 const AT_MOST: Duration = Duration::from_secs(90);
+/// For many calls on a machine that does other things too.
+const AT_MOST_FOR_MANY: Duration = Duration::from_secs(300);
 
 /// A server with a state: notes that are created, read, listed and dropped.
 const NOTES: &str = include_str!("../../fixtures/bench/notes.py");
@@ -109,6 +111,79 @@ fn a_failed_step_names_its_line_and_what_needs_its_value_is_skipped() {
     let none = test(&bench, &mended, &["--only-failed"]);
     assert_eq!(none.code, Some(2));
     assert!(none.stderr.contains("no suite failed"), "{none:?}");
+}
+
+#[test]
+fn a_step_has_one_name_in_junit_however_it_ends_and_no_two_have_the_same() {
+    let bench = notes();
+    let names = |title: &str| {
+        let file = json!({"suites": {"a": {"steps": [
+            {"tool": "notes.list"},
+            {"tool": "notes.create", "arguments": {"title": title}, "expect": {"paths": {"$.id": 1}}},
+            {"tool": "notes.create", "arguments": {"title": "b"}},
+            {"tool": "notes.list", "expect": {"paths": {"$..title": {"matches": "^[ab]$"}}}}]}}});
+        test(&bench, &file, &["--format", "junit=j.xml"]);
+        let text = std::fs::read_to_string(bench.path().join("j.xml")).expect("a report");
+        let mut names: Vec<String> = text
+            .split("<testcase ")
+            .skip(1)
+            .map(|rest| {
+                rest.split("name=\"")
+                    .nth(2)
+                    .expect("a name")
+                    .split('"')
+                    .next()
+                    .expect("one")
+                    .to_owned()
+            })
+            .collect();
+        names.sort();
+        (text.contains("<failure"), names)
+    };
+    let (passed, failed) = (names("a"), names("c"));
+    assert_eq!((passed.0, failed.0), (false, true));
+    assert_eq!(passed.1, failed.1);
+    let wanted = ["step tool notes.create", "step tool notes.create (2)", "step tool notes.list"];
+    assert_eq!(passed.1[..3], wanted);
+}
+
+/// A server that is named nowhere is not waited for, and what a name or a tag chooses must exist.
+#[test]
+fn a_name_that_nothing_has_is_named() {
+    let bench = notes();
+    let file = json!({"suites": {"first": {"steps": [{"wait": "notifications/x", "server": "nots"}]},
+        "second": {"tags": ["slow"], "steps": [
+            {"wait": "resources/updated", "timeoutMs": 50}, {"fuzz": "notes.lst"}]}}});
+    let (code, report) = report(&bench, &file, &[]);
+    assert_eq!(code, Some(1));
+    let problem = |suite: usize, step: usize| {
+        report["suites"][suite]["steps"][step]["problems"][0]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert_eq!(problem(0, 0), "there is no server `nots`; did you mean `notes`?");
+    assert!(problem(1, 0).contains("begin so: `notifications/resources/updated`"), "{report:#}");
+    assert!(problem(1, 1).contains("no tool is named `notes.lst`"), "{report:#}");
+    for (args, words) in [
+        (
+            vec!["--suite", "first", "--suite", "secnd"],
+            "no suite is named `secnd`; did you mean `second`?",
+        ),
+        (
+            vec!["--tag", "slow", "--tag", "slwo"],
+            "no suite has the tag `slwo`; did you mean `slow`?",
+        ),
+    ] {
+        let done = test(&bench, &file, &args);
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert!(done.stderr.contains(words), "{done:?}");
+    }
+    let empty = test(&bench, &json!({"suites": {}}), &[]);
+    assert!(
+        empty.stderr.contains("mcp.tests.json: there are no suites; `mcpdeck test --init`"),
+        "{empty:?}"
+    );
 }
 
 #[test]
@@ -329,6 +404,130 @@ fn the_sound_twin_has_no_findings_and_the_seed_repeats_the_calls() {
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""), "{done:?}");
 }
 
+/// The second server with planted faults, or its sound twin.
+fn odd(words: &[&str]) -> Bench {
+    let bench = Bench::new();
+    let script = bench.write("odd.py", include_str!("../../fixtures/bench/odd.py"));
+    let mut args = vec![script.to_string_lossy().into_owned()];
+    args.extend(words.iter().map(|word| (*word).to_owned()));
+    bench.servers(&json!({"s": {"command": "python3", "args": args, "env": {crate::support::MARK: bench.mark()}}}));
+    let seen = json!({"tool": "overview"});
+    let file = json!({"suites": {}, "fuzz": {"accepted": "error", "allow": ["s.adds_again"],
+        "claims": {"s.reads_and_writes": seen, "s.adds_again": seen}}});
+    bench.write("mcp.tests.json", &file.to_string());
+    bench
+}
+
+/// Its faults: the tool, the rule, and words of what is said.
+const ODD_FAULTS: [(&str, &str, &str); 41] = [
+    ("keeps_unit", "carryover", "instead of \"1 metre\""),
+    ("shows_last", "carryover", "before: "),
+    ("refuses_most_items", "refused", "too many tags"),
+    ("counts_units", "refused", "at most 10 characters"),
+    ("refuses_decomposed", "refused", "invalid character in name"),
+    ("crash_on_blank", "crash", "exit code 7"),
+    ("hang_on_null", "hang", "did not answer"),
+    ("crash_on_depth", "crash", "exit code 8"),
+    ("crash_on_chain", "crash", "exit code 9"),
+    ("crash_after_answer", "state", "code 10"),
+    ("writes_nan", "protocol", "NaN"),
+    ("writes_twice", "protocol", "`content` appears twice"),
+    ("answers_twice", "protocol", "a second answer"),
+    ("wrong_content", "protocol", "content"),
+    ("lacks_output", "output", "n"),
+    ("text_output", "output", "/n"),
+    ("no_output", "output", "structuredContent"),
+    ("shows_token", "leak", "a credential"),
+    ("reads_and_writes", "claim", "read-only, and changes what `overview` shows"),
+    ("adds_again", "claim", "idempotent, and its second call changes what `overview` shows"),
+    ("takes_text_for_number", "accepted", "forbids"),
+    ("takes_text_for_truth", "accepted", "forbids"),
+    ("takes_number_for_truth", "accepted", "forbids"),
+    ("takes_one_for_list", "accepted", "forbids"),
+    ("takes_text_for_object", "accepted", "forbids"),
+    ("takes_number_for_text", "accepted", "forbids"),
+    ("accepts_longer", "accepted", "forbids"),
+    ("accepts_limit", "accepted", "forbids"),
+    ("accepts_unknown", "accepted", "forbids"),
+    ("accepts_unknown_inside", "accepted", "forbids"),
+    ("accepts_both", "accepted", "forbids"),
+    ("accepts_alone", "accepted", "forbids"),
+    ("accepts_values", "accepted", "forbids"),
+    ("accepts_names", "accepted", "forbids"),
+    ("accepts_crowd", "accepted", "forbids"),
+    ("accepts_not", "accepted", "forbids"),
+    ("accepts_const", "accepted", "forbids"),
+    ("accepts_other_number", "accepted", "forbids"),
+    ("accepts_lists_without", "accepted", "forbids"),
+    ("accepts_second", "accepted", "forbids"),
+    ("accepts_without_then", "accepted", "forbids"),
+];
+
+#[test]
+fn every_fault_of_the_second_server_is_found_and_what_is_said_of_it_names_it() {
+    let bench = odd(&[]);
+    let done = bench.run(&["test", "--fuzz", "--format", "json"], AT_MOST_FOR_MANY);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let report = done.json();
+    let findings = report["fuzz"]["findings"].as_array().expect("findings");
+    let mut left: Vec<String> = Vec::new();
+    for (tool, rule, words) in ODD_FAULTS {
+        let found = findings
+            .iter()
+            .find(|it| it["tool"] == format!("s.{tool}") && it["rule"] == format!("fuzz/{rule}"));
+        match found {
+            Some(found) if found["message"].as_str().is_some_and(|it| it.contains(words)) => {}
+            Some(found) => left.push(format!("{tool}: {}", found["message"])),
+            None => left.push(format!("{tool}: no {rule}")),
+        }
+    }
+    let is_planted = |finding: &&Value| {
+        finding["tool"] == "s.slow_by_length"
+            || ODD_FAULTS.iter().any(|(tool, rule, _)| {
+                finding["tool"] == format!("s.{tool}") && finding["rule"] == format!("fuzz/{rule}")
+            })
+    };
+    left.extend(findings.iter().filter(|it| !is_planted(it)).map(|it| format!("besides: {it}")));
+    assert!(left.is_empty(), "{}", left.join("\n"));
+    bench.expect_nothing_left(Duration::from_secs(20));
+}
+
+#[test]
+fn the_sound_twin_of_the_second_server_has_no_findings() {
+    let bench = odd(&["sound"]);
+    let words = ["test", "--fuzz", "--sequences", "--format", "json"];
+    let done = bench.run(&words, AT_MOST_FOR_MANY);
+    let report = done.json();
+    assert_eq!(report["fuzz"]["findings"], json!([]), "{:#}", report["fuzz"]["findings"]);
+    let called = report["fuzz"]["tools"].as_array().expect("tools");
+    assert!(called.iter().all(|tool| tool["note"].is_null()), "{called:#?}");
+    assert_eq!(done.code, Some(0), "{done:?}");
+}
+
+#[test]
+fn what_is_wrong_with_the_list_of_tools_is_a_finding_and_a_tool_set_aside_is_named() {
+    let fuzz = |words: &[&str], more: &[&str]| {
+        let bench = odd(&[&["sound", "few"], words].concat());
+        bench.write("mcp.tests.json", "{\"suites\": {}}");
+        bench
+            .run(&[&["test", "--fuzz", "--cases", "3", "--format", "json"], more].concat(), AT_MOST)
+    };
+    for (word, words) in [("bare", "inputSchema"), ("loop", "tools/list is not complete")] {
+        let done = fuzz(&[word], &[]);
+        assert_eq!(done.code, Some(1), "{done:?}");
+        let report = done.json();
+        let findings = report["fuzz"]["findings"].as_array().expect("findings");
+        assert!(findings.iter().all(|it| it["rule"] == "fuzz/protocol"), "{findings:#?}");
+        let is_it = |it: &Value| it["message"].as_str().is_some_and(|it| it.contains(words));
+        assert_eq!(findings.iter().filter(|it| is_it(it)).count(), 1, "{findings:#?}");
+    }
+    let done = fuzz(&["bare"], &["-v"]);
+    let tools = done.json()["fuzz"]["tools"].clone();
+    let bare = tools.as_array().expect("tools").iter().find(|tool| tool["tool"] == "s.bare");
+    let note = bare.and_then(|bare| bare["note"].as_str()).unwrap_or_default();
+    assert!(note.contains("was set aside") && note.contains("inputSchema"), "{tools:#}");
+}
+
 #[test]
 fn memory_that_grows_is_found_in_every_server_however_quickly_its_cases_are_called() {
     let bench = Bench::new();
@@ -395,6 +594,42 @@ fn a_server_that_crashes_with_calls_at_once_is_found_and_fine_when_called_one_by
     let calls = findings[0]["calls"].as_array().expect("calls").len();
     assert!((2..=16).contains(&calls), "{calls}");
     assert_eq!(found(&["--fresh", "--cases", "12"]), Vec::<Value>::new());
+}
+
+#[test]
+fn settings_of_fuzzing_that_name_what_is_not_there_leave_it_incomplete() {
+    let bench = notes();
+    let fuzz = |settings: &Value| {
+        bench.write("mcp.tests.json", &json!({"fuzz": settings, "suites": {}}).to_string());
+        bench.run(&["test", "--fuzz", "--cases", "3"], AT_MOST)
+    };
+    for (settings, words) in [
+        (
+            json!({"seeds": {"notes.lst": {}}}),
+            "fuzz.seeds: notes.lst the server has no such tool; did you mean `notes.list`?",
+        ),
+        (
+            json!({"seeds": {"nots.list": {}}}),
+            "fuzz.seeds: nots.list there is no such server; did you mean `notes`?",
+        ),
+        (
+            json!({"claims": {"notes.list": {"tool": "lst"}}}),
+            "fuzz.claims: notes.lst the server has no such tool",
+        ),
+        (json!({"skip": ["notes.lists"]}), "fuzz.skip: notes.lists the server has no such tool"),
+        (json!({"folders": {"nots": "."}}), "fuzz.folders: nots there is no such server"),
+    ] {
+        let done = fuzz(&settings);
+        assert_eq!(done.code, Some(3), "{done:?}");
+        assert!(done.stdout.contains(words), "{words}\n{done:?}");
+    }
+    // A tool may be named with its server or without.
+    for tool in ["list", "notes.list"] {
+        let done = fuzz(&json!({"claims": {"notes.list": {"tool": tool}}}));
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    let refused = fuzz(&json!({"seeds": {"notes.list": {"no": 1}}}));
+    assert!(!refused.stdout.contains("smallest arguments of its schema"), "{refused:?}");
 }
 
 #[test]
@@ -519,6 +754,38 @@ fn models_of_known_rates_are_scored_and_a_cassette_gives_the_same_report() {
     let stale = bench.run(&["test", "--eval", "--cassette", "runs-5.json"], AT_MOST);
     assert_eq!(stale.code, Some(2));
     assert!(stale.stderr.contains("record anew"), "{stale:?}");
+}
+
+#[cfg(feature = "chat")]
+#[test]
+fn a_tool_that_nobody_offers_is_named_before_a_model_is_asked() {
+    let bench = notes();
+    let text = r#"{"suites": {}, "eval": {"cases": {"counts": {
+  "turns": ["How many notes are there?"],
+  "tools": [["notes.list", "notes.lst"]],
+  "arguments": {"notes.raed": {"id": {"equal": 1}}} } } } }"#;
+    let provider = model(9);
+    let eval = |text: &str| {
+        bench.write("mcp.tests.json", text);
+        let words = ["test", "--eval", "--provider", "openai", "--base-url", &provider.url];
+        bench.run(&[&words[..], &["--model", "scripted"]].concat(), AT_MOST)
+    };
+    let wrong = eval(text);
+    assert!(
+        wrong.stderr.contains("mcp.tests.json:4:32: /eval/cases/counts/arguments"),
+        "{wrong:?}"
+    );
+    assert!(wrong.stderr.contains("write {\"equals\": {...}}"), "{wrong:?}");
+    let unknown = eval(&text.replace("equal\"", "equals\""));
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    for words in [
+        "mcp.tests.json:3:28: /eval/cases/counts/tools/0/1: no server offers the tool `notes.lst`; \
+         did you mean `notes.list`?",
+        "mcp.tests.json:4:17: /eval/cases/counts/arguments/notes.raed: no server offers the tool",
+    ] {
+        assert!(unknown.stderr.contains(words), "{words}\n{unknown:?}");
+    }
+    assert_eq!(provider.requests().len(), 0);
 }
 
 /// A provider that is down in the middle says nothing of its model: the runs are left out, and the same

@@ -1,0 +1,303 @@
+//! What is wrong beside a single answer: the list of tools, answers that depend on earlier calls, work
+//! that grows faster than its input.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{CaseVerdict, FuzzFinding, FuzzedTool, Fuzzer, ToolRun};
+use crate::generate::{CaseKind, FuzzCase};
+use crate::probe::{CallEnd, ProbeCall};
+use base::pointer::set;
+use base::text::nearest;
+use check::Severity;
+use check::expect::value_of;
+use check::subject::brief;
+use host::{ServerView, canonical_name};
+use protocol::{FindingKind, ListKind, Tool};
+
+/// Most cases after which the smallest arguments are called again.
+const MAX_CARRIED_CASES: usize = 48;
+/// Slowest call of a tool that takes part in comparisons.
+const MAX_OBSERVED_TIMEOUT: Duration = Duration::from_millis(100);
+/// Shortest text whose length may be what makes a call slow.
+const MIN_LONG_CHARS: usize = 1_000;
+/// A call that is quicker than this is quick enough, however long its text is.
+const SLOW_CALL_TIMEOUT: Duration = Duration::from_millis(200);
+/// Most places whose length is looked at, for each tool.
+const MAX_LONG_PLACES: usize = 4;
+/// How many times as long a call takes with twice the text, where its work grows faster than that.
+const STEEP_GROWTH: f64 = 2.8;
+/// How often a call is timed: the quickest counts.
+const TIMED_ROUNDS: usize = 3;
+
+impl Fuzzer<'_> {
+    /// Adds what the server did wrong before anything was called: entries of its list that had to be
+    /// set aside, lists without an end, lines that are no messages.
+    pub(super) fn discovery(&mut self, seen: &ServerView) {
+        for entry in &seen.capabilities.rejected {
+            if entry.list != ListKind::Tools {
+                continue;
+            }
+            let name = entry.raw.get("name").and_then(Value::as_str).unwrap_or("(without a name)");
+            let tool = canonical_name(self.server, name);
+            if self.plan.takes(&tool) {
+                let why = brief(entry.reason.as_str(), 200);
+                let note = Some(format!("its entry of tools/list was set aside: {why}"));
+                self.report.tools.push(FuzzedTool { tool, note, ..FuzzedTool::default() });
+            }
+        }
+        if !self.plan.tools.is_empty() {
+            return;
+        }
+        for found in &seen.findings {
+            // What a server says to a method that it does not have is tolerated by every client.
+            if found.request.as_ref().is_some_and(|it| it.as_str().starts_with("server/discover")) {
+                continue;
+            }
+            let severity = match found.kind {
+                FindingKind::Junk
+                | FindingKind::Malformed
+                | FindingKind::UnknownId
+                | FindingKind::DuplicateAnswer
+                | FindingKind::WrongShape
+                | FindingKind::NotAllowed => Severity::Error,
+                FindingKind::BadEntry | FindingKind::PartialList => Severity::Warning,
+                FindingKind::TooLarge
+                | FindingKind::LateAnswer
+                | FindingKind::Version
+                | FindingKind::Flood
+                | FindingKind::Leftover
+                | FindingKind::AskedAfterClose
+                | FindingKind::Tolerated
+                | FindingKind::Collision => continue,
+            };
+            self.report.findings.push(FuzzFinding {
+                rule: "fuzz/protocol",
+                severity,
+                server: self.server.to_string(),
+                tool: self.server.to_string(),
+                place: String::new(),
+                what: "before any tool was called".to_owned(),
+                message: brief(found.message.as_str(), 300),
+                calls: Vec::new(),
+                count: 1,
+            });
+        }
+    }
+
+    /// Adds the settings that name a tool which the server does not have: what they say would be
+    /// left out without a word.
+    pub(super) fn unknown_tools(&mut self, tools: &[Arc<Tool>]) {
+        let settings = &self.plan.settings;
+        let own: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+        let prefix = format!("{}.", self.server);
+        let local = |name: &str| name.strip_prefix(&prefix).map(str::to_owned);
+        let mut named: Vec<(&str, String)> = Vec::new();
+        named.extend(settings.seeds.keys().filter_map(|name| Some(("seeds", local(name)?))));
+        for (name, observer) in &settings.claims {
+            if let Some(name) = local(name) {
+                named.extend([("claims", name), ("claims", observer.name(self.server).to_owned())]);
+            }
+        }
+        let is_plain = |name: &&String| !name.contains(['*', '?', '[', '{']);
+        for (key, globs) in [("allow", &settings.allow), ("skip", &settings.skip)] {
+            let names = globs.iter().filter(is_plain).filter_map(|name| local(name));
+            named.extend(names.map(|name| (key, name)));
+        }
+        for (key, name) in named.into_iter().filter(|(_, name)| !own.contains(&name.as_str())) {
+            let near = nearest(&name, &own, 0.6);
+            let near = near.map(|near| format!("; did you mean `{prefix}{near}`?"));
+            let near = near.unwrap_or_default();
+            let why = format!("the server has no such tool{near}");
+            self.report.failed.insert(format!("fuzz.{key}: {prefix}{name}"), why);
+        }
+    }
+
+    /// What a tool answers to its smallest arguments; `None` when it fails.
+    async fn answer(&mut self, run: &ToolRun) -> Option<Value> {
+        let end = self.probe.call(&run.name, &run.smallest).await;
+        end.into_outcome().map(|outcome| value_of(&outcome.result))
+    }
+
+    /// As [`Fuzzer::answer`], of a copy that has answered so before; `None` where it does not stay
+    /// the same by itself.
+    async fn steady_answer(&mut self, run: &ToolRun) -> Option<Value> {
+        self.probe.restart().await.ok()?;
+        self.answer(run).await?;
+        let first = self.answer(run).await?;
+        (self.answer(run).await? == first).then_some(first)
+    }
+
+    /// Whether a read-only tool answers the same arguments otherwise after it was called with others.
+    pub(super) async fn carryover(&mut self, tool: &Tool, run: &ToolRun, cases: &[FuzzCase]) {
+        if tool.hints.read_only != Some(true) || run.pace.is_none_or(|it| it > MAX_OBSERVED_TIMEOUT)
+        {
+            return;
+        }
+        let others = cases.iter().filter(|case| case.kind == CaseKind::Valid && !run.hangs(case));
+        let others: Vec<&FuzzCase> = others.take(MAX_CARRIED_CASES).collect();
+        let (Some(first), Some(again)) = (self.answer(run).await, self.answer(run).await) else {
+            return;
+        };
+        if first != again {
+            return;
+        }
+        // At full speed; one by one only if there is something to be seen.
+        let mut calls: Vec<ProbeCall<'_>> = Vec::new();
+        for case in &others {
+            calls.push(ProbeCall { tool: &run.name, arguments: &case.arguments });
+            calls.push(run.smallest_call());
+        }
+        let ends = self.probe.call_all(&calls).await;
+        let is_other = |end: &CallEnd| match end {
+            CallEnd::Done(outcome) => value_of(&outcome.result) != first,
+            CallEnd::ToolError { .. }
+            | CallEnd::RpcError { .. }
+            | CallEnd::Crash(_)
+            | CallEnd::Hang
+            | CallEnd::Slow
+            | CallEnd::Protocol(_)
+            | CallEnd::Blocked(_) => false,
+        };
+        if !ends.iter().skip(1).step_by(2).any(is_other) {
+            return;
+        }
+        let Some(steady) = self.steady_answer(run).await else { return };
+        for case in others {
+            let _ = self.probe.call(&run.name, &case.arguments).await;
+            let after = self.answer(run).await;
+            let Some(after) = after.filter(|after| *after != steady) else { continue };
+            let message = format!(
+                "after this call the tool answers the same arguments otherwise: {} instead of {}",
+                brief(&after.to_string(), 80),
+                brief(&steady.to_string(), 80)
+            );
+            let (rule, severity) = ("fuzz/carryover", Severity::Warning);
+            let verdict = CaseVerdict { rule, severity, message };
+            if self.is_carried(run, case).await && self.is_carried(run, case).await {
+                self.keep(run, case, verdict).await;
+            }
+            return;
+        }
+    }
+
+    /// Whether a fresh copy answers the smallest arguments otherwise after a case.
+    pub(super) async fn is_carried(&mut self, run: &ToolRun, case: &FuzzCase) -> bool {
+        let Some(steady) = self.steady_answer(run).await else { return false };
+        let _ = self.probe.call(&run.name, &case.arguments).await;
+        self.answer(run).await.is_some_and(|after| after != steady)
+    }
+
+    /// Whether the time of a call grows faster than the length of a text in it.
+    pub(super) async fn slowness(&mut self, run: &ToolRun, cases: &[FuzzCase]) {
+        let mut places: Vec<&FuzzCase> = Vec::new();
+        for case in cases {
+            let is_long = case.kind != CaseKind::Invalid && length(case) >= MIN_LONG_CHARS;
+            if !is_long || run.hangs(case) {
+                continue;
+            }
+            match places.iter_mut().find(|it| it.place == case.place) {
+                Some(known) if length(known) < length(case) => *known = case,
+                Some(_) => {}
+                None => places.push(case),
+            }
+        }
+        for case in places.into_iter().take(MAX_LONG_PLACES) {
+            let many = length(case);
+            let mut times = Vec::new();
+            for chars in [many, many / 2, many / 4] {
+                let part = shortened(case, chars);
+                // A shorter text may be one that the schema forbids.
+                let Some(took) = self.quickest(run, &part).await else { break };
+                times.push((chars, took));
+                if times.len() == 1 && took < SLOW_CALL_TIMEOUT {
+                    break;
+                }
+            }
+            let [(_, whole), (half, half_took), (quarter, quarter_took)] = times.as_slice() else {
+                continue;
+            };
+            if !is_steep(&[*quarter_took, *half_took, *whole]) {
+                continue;
+            }
+            let message = format!(
+                "the time of the call grows faster than its text: {many} characters take {} ms, {half} \
+                 {} ms, {quarter} {} ms",
+                whole.as_millis(),
+                half_took.as_millis(),
+                quarter_took.as_millis()
+            );
+            self.add(run, case.clone(), "fuzz/slow", Severity::Warning, message);
+        }
+    }
+
+    /// The shortest time that a call took; `None` when it was not answered.
+    async fn quickest(&mut self, run: &ToolRun, case: &FuzzCase) -> Option<Duration> {
+        let mut quickest = None;
+        for _ in 0..TIMED_ROUNDS {
+            let began = Instant::now();
+            if !self.probe.call(&run.name, &case.arguments).await.is_orderly() {
+                return None;
+            }
+            let took = began.elapsed();
+            quickest = Some(quickest.map_or(took, |least: Duration| least.min(took)));
+            if took < SLOW_CALL_TIMEOUT / 8 {
+                break;
+            }
+        }
+        quickest
+    }
+}
+
+/// The length of the text at the place of a case, in characters.
+fn length(case: &FuzzCase) -> usize {
+    let text = case.arguments.pointer(&case.place).and_then(Value::as_str);
+    text.map_or(0, |text| text.chars().count())
+}
+
+/// A case with fewer characters in the text at its place.
+fn shortened(case: &FuzzCase, chars: usize) -> FuzzCase {
+    let text = case.arguments.pointer(&case.place).and_then(Value::as_str).unwrap_or_default();
+    let text: String = text.chars().take(chars).collect();
+    let mut arguments = Some(case.arguments.clone());
+    set(&mut arguments, &case.place, Value::String(text));
+    FuzzCase { arguments: arguments.unwrap_or_default(), ..case.clone() }
+}
+
+/// Whether each of the times, of texts that are twice as long as the one before, grows by more than
+/// twice the one before.
+fn is_steep(times: &[Duration]) -> bool {
+    let grows = |pair: &[Duration]| pair[1].as_secs_f64() > STEEP_GROWTH * pair[0].as_secs_f64();
+    times.windows(2).all(grows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_grows_faster_than_the_text_is_steep() {
+        let steep = |times: [u64; 3]| is_steep(&times.map(Duration::from_millis));
+        assert!(steep([30, 120, 480]));
+        assert!(steep([10, 80, 640]));
+        assert!(!steep([100, 200, 400]), "as fast as the text");
+        assert!(!steep([10, 11, 480]), "a machine that was busy once");
+        assert!(!steep([200, 201, 202]), "a slow tool");
+    }
+
+    #[test]
+    fn a_case_is_shortened_at_its_place() {
+        let case = FuzzCase {
+            arguments: json!({"a": {"b": "\u{e9}\u{e9}\u{e9}\u{e9}"}, "c": "x"}),
+            place: "/a/b".to_owned(),
+            what: String::new(),
+            kind: CaseKind::Valid,
+        };
+        assert_eq!(length(&case), 4);
+        assert_eq!(shortened(&case, 2).arguments, json!({"a": {"b": "\u{e9}\u{e9}"}, "c": "x"}));
+    }
+}
