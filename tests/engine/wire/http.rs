@@ -273,8 +273,7 @@ async fn a_body_in_another_encoding_is_named() {
     const GZIP: (&str, &str) = ("content-encoding", "gzip");
     const EVENTS: (&str, &str) = ("content-type", "text/event-stream");
     for (headers, body, said) in [
-        (&[JSON, GZIP][..], "x", "not gzip"),
-        (&[EVENTS, GZIP], "x", "closed before its final response"),
+        (&[EVENTS, GZIP][..], "x", "closed before its final response"),
         (&[JSON, ("content-encoding", "br")], "x", "content-encoding: br"),
         (&[EVENTS, ("content-encoding", "zstd")], "x", "content-encoding: zstd"),
         (&[JSON], "{\0\"\0", "UTF-16"),
@@ -412,7 +411,8 @@ async fn whatever_answers_a_notification_the_session_goes_on() {
         (Reply::raw("202 Accepted", TEXT, "Accepted"), &noted),
         (Reply::raw("200 OK", HTML, "<h1>fine</h1>"), &noted),
         (Reply::raw("200 OK", JSON, "{\"status\":"), &noted),
-        (Reply::raw("200 OK", GZIP, "no gzip"), &[]),
+        // It was unpacked on the way.
+        (Reply::raw("200 OK", GZIP, "no gzip"), &noted),
         (Reply::raw("200 OK", JSON, "{}"), &[]),
         (Reply::raw("200 OK", &[], ""), &[]),
         (Reply::raw("204 No Content", &[], ""), &[]),
