@@ -90,6 +90,7 @@ pub struct Cli {
 
 /// Options every command takes.
 #[derive(Clone, Debug, Default, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Common {
     /// Configuration to use; may be given several times, the last wins per server.
     #[arg(long, short = 'c', value_name = "FILE", global = true, help_heading = "Configuration", value_hint = ValueHint::FilePath)]
@@ -151,10 +152,6 @@ pub struct Common {
 
 /// Options of the dashboard.
 #[derive(Clone, Debug, Default, Args)]
-#[cfg_attr(
-    feature = "tui",
-    expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")
-)]
 pub struct DashboardArgs {
     /// Start everything the configuration names without asking, in this run only: for automation.
     #[arg(long, help_heading = "Dashboard", conflicts_with = "require_trust")]

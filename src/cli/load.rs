@@ -412,10 +412,9 @@ pub fn misplaced(matches: &ArgMatches) -> Option<String> {
     let of_verb = command.find_subcommand(verb)?;
     let has_dashboard = ["open", "attach"].contains(&verb);
     let is_given = |arg: &&Arg| {
-        !arg.is_global_set()
-            && !arg.is_positional()
-            && !(has_dashboard && arg.get_help_heading() == Some("Dashboard"))
-            && matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+        let is_taken = has_dashboard && arg.get_help_heading() == Some("Dashboard");
+        let is_own = !arg.is_global_set() && !arg.is_positional() && !is_taken;
+        is_own && matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
     };
     let option = command.get_arguments().find(is_given)?.get_long()?;
     let takes = of_verb.get_arguments().any(|arg| arg.get_long() == Some(option));
