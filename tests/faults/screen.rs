@@ -213,6 +213,11 @@ fn filter(screen: &str) -> Option<&str> {
     Some(typed.split("  ").next().unwrap_or_default().trim())
 }
 
+/// The lines of all panels, which may stand side by side.
+fn panels(screen: &str) -> impl Iterator<Item = &str> {
+    screen.lines().flat_map(|line| line.split('│'))
+}
+
 /// The text after the mark of the selected row.
 fn selected(line: &str) -> Option<&str> {
     line.strip_prefix(" ▸")
@@ -226,7 +231,7 @@ fn type_into_form(deck: &mut Deck, row: &Row) {
     open(deck, "echo");
     deck.keys("\t");
     // On a busy machine both would arrive together, like a paste.
-    let at_text = || deck.screen().lines().any(|line| line.starts_with("▎note"));
+    let at_text = || panels(&deck.screen()).any(|part| part.starts_with("▎note"));
     let _ = fair::wait(Duration::from_secs(5), at_text);
     deck.keys(&TYPED);
     deck.wait(&TYPED);
@@ -251,8 +256,7 @@ fn call(deck: &mut Deck, row: &Row, (server, tool): (&str, &str), problems: &mut
     }
     open(deck, tool);
     deck.keys("\x1b[15~");
-    let over =
-        |screen: &str| screen.lines().any(|line| line.starts_with([' ']) && is_outcome(line));
+    let over = |screen: &str| panels(screen).any(is_outcome);
     let took = fair::wait(row.patience(), || over(&deck.screen()));
     if took.is_none() {
         problems.push(format!("I1: no outcome of {tool} on the screen\n{}", deck.screen()));

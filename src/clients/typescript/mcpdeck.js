@@ -178,7 +178,8 @@ export class MCPDeck {
      */
     async *events(options = {}) {
         const { signal } = options;
-        const response = await this.open("GET", "/events", { accept: "text/event-stream", signal });
+        const path = `/events?for=${this.program}`;
+        const response = await this.open("GET", path, { accept: "text/event-stream", signal });
         if (response.statusCode >= 400)
             result(response.statusCode, await this.text(response, signal));
         let [kind, data, rest] = ["message", "", ""];

@@ -282,7 +282,8 @@ class MCPDeck:
         (``server``), each list that is another one now (``list``), and what servers ask this
         client (``request``). Ends with the service.
         """
-        reader, writer = await self._open("GET", "/events", b"", "text/event-stream")
+        path = f"/events?for={self._program}"
+        reader, writer = await self._open("GET", path, b"", "text/event-stream")
         try:
             with _unreachable(self._url):
                 status, headers = await _head(reader)
