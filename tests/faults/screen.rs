@@ -282,5 +282,6 @@ fn is_dashboard(screen: &str) -> bool {
 }
 
 fn is_outcome(line: &str) -> bool {
-    line.starts_with(" ✗ ") || line.starts_with(" ✓ ")
+    // A panel beside another one is indented once more.
+    [" ✗ ", " ✓ ", "  ✗ ", "  ✓ "].iter().any(|start| line.starts_with(start))
 }

@@ -50,7 +50,7 @@ fn look_everywhere(deck: &mut Deck, asked: &str) {
     deck.keys("G\x1b");
     deck.gone("diagnostics: faulty");
     deck.keys("2g");
-    deck.wait("fine ()");
+    deck.wait("▸  fine ");
     // Opened and called; the keys come in order.
     deck.keys("\r\x1b[15~");
     deck.wait("1 waiting");
