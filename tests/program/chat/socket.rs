@@ -1219,7 +1219,7 @@ async fn a_message_keeps_its_files_on_the_page_after_a_reload() {
     page.until("at('files').innerText.includes('a.txt')").await;
     page.run(&ask("look")).await;
     page.until("log.innerText.includes('One.') && !running").await;
-    page.run("location.reload()").await;
+    page.reload().await;
     let is_back = "typeof at === 'function' && !at('say').hidden && log.innerText.includes('One.')";
     page.until(is_back).await;
     let sent = || service.provider.requests().pop().unwrap().body["messages"].to_string();
