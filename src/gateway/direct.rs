@@ -65,7 +65,7 @@ pub(crate) async fn direct(
     let (Some(session), Some(mut message)) = (session, message) else {
         let kind = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
         let is_json = kind.to_ascii_lowercase().starts_with(b"application/json");
-        return match refusal(&body).filter(|_| is_json) {
+        return match refusal(&body, &parts.headers).filter(|_| is_json) {
             Some(refusal) => refusal,
             None => passed_on(Request::from_parts(parts, body.into())).await,
         };
@@ -86,9 +86,11 @@ pub(crate) async fn direct(
 }
 
 /// The answer to a body that is no message: what it lacks, with its id where it has one.
-fn refusal(body: &[u8]) -> Option<Response> {
+fn refusal(body: &[u8], headers: &HeaderMap) -> Option<Response> {
     let error = match serde_json::from_slice::<ClientJsonRpcMessage>(body) {
-        Ok(message) => return misfit_of_first(message),
+        // The later revision has no `initialize`.
+        Ok(message) if is_legacy(headers) => return misfit_of_first(message),
+        Ok(_) => return None,
         Err(error) => error,
     };
     let sent = serde_json::from_slice::<Value>(body).map_err(|error| error.to_string());
@@ -124,15 +126,20 @@ fn misfit_of_first(message: ClientJsonRpcMessage) -> Option<Response> {
     Some((StatusCode::BAD_REQUEST, head, answer).into_response())
 }
 
+/// Whether a request is of a revision up to 2025-11-25, as far as its headers say.
+fn is_legacy(headers: &HeaderMap) -> bool {
+    let version = headers.get("mcp-protocol-version").map(HeaderValue::as_bytes);
+    let mut legacy = ProtocolVersion::known_up_to(&ProtocolVersion::V_2025_11_25).iter();
+    version.is_none_or(|version| legacy.any(|known| known.as_str().as_bytes() == version))
+}
+
 /// Whether a request uses nothing that only rmcp handles.
 fn is_plain(request: &Request) -> bool {
     let headers = request.headers();
-    let version = headers.get("mcp-protocol-version").map(HeaderValue::as_bytes);
-    let mut legacy = ProtocolVersion::known_up_to(&ProtocolVersion::V_2025_11_25).iter();
     request.method() == Method::POST
         && is(headers, header::CONTENT_TYPE, &["application/json"])
         && is(headers, header::ACCEPT, &["application/json", "text/event-stream"])
-        && version.is_none_or(|version| legacy.any(|known| known.as_str().as_bytes() == version))
+        && is_legacy(headers)
 }
 
 /// Whether a header occurs exactly once and lists all these media types, in any order.
