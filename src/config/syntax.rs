@@ -182,7 +182,7 @@ pub(crate) fn parse(source: &SourceText) -> (Option<SyntaxNode>, Vec<Diagnostic>
 }
 
 /// Parses a source of another kind than a configuration; what JSON5 and the like allow is accepted,
-/// and so is what [`paired`] replaces.
+/// and so is what is a lone half of a character.
 pub fn parse_loosely(source: &SourceText) -> Result<Option<SyntaxNode>, Box<Diagnostic>> {
     let parsed = parse_text(&paired(source.text()), &ParseOptions::default());
     parsed.map_err(|error| Box::new(syntax_error(source, &error)))

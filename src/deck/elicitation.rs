@@ -146,7 +146,7 @@ pub struct UrlReading {
 /// Parses and checks `raw`.
 ///
 /// Refused: any scheme but `https` (and `http` on a loopback host), user information
-/// (`good@evil`), control characters, white space, more than [`MAX_URL_BYTES`] bytes, no host. Warned
+/// (`good@evil`), control characters, white space, more than 2,048 bytes, no host. Warned
 /// about: punycode and look-alike hosts, bare IP addresses, unusual ports.
 pub fn read_url(raw: &str) -> UrlReading {
     let mut refusals = Vec::new();
