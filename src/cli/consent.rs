@@ -28,6 +28,7 @@ impl StdinLines {
     }
 
     /// Reads the next line; `None` at the end of stdin.
+    #[cfg(feature = "chat")]
     pub async fn next(&self) -> Option<String> {
         self.open().await.ask(None).await
     }
