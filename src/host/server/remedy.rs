@@ -3,7 +3,6 @@
 //! Recognizes error messages of the programs that servers are started with (Python, Node.js, npx,
 //! uvx, Docker). Must never guess: no help is better than a wrong one.
 
-mod cures;
 mod lines;
 mod mend;
 mod sayings;
@@ -16,9 +15,8 @@ pub use mend::{Complaint, Mend, MendStep, mends};
 
 pub use lines::{error_line_at, error_text, reported_error};
 
-use cures::recognized;
 use lines::{bare, error_line};
-use sayings::{cause, general_cause, node_version};
+use sayings::{Advice, cause, error_line_cause, general_cause, node_version};
 use variables::{missing_names, missing_settings};
 
 /// The output of a server that failed to start, or failed later.
@@ -37,31 +35,15 @@ pub struct FailureOutput<'a> {
 /// The help text for the output, if it is recognized.
 pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
     let why = error_line(words.stderr).map(|line| bare(line));
-    // A server that was ready has logged a lot since its start: only the error line counts.
-    let others = || {
-        let all = words.stderr.iter().rev().filter(|_| !words.was_ready);
-        all.map(|line| bare(line)).chain(words.junk.map(bare))
-    };
-    // What the error line says comes before what other lines do: those may be warnings.
-    let node = node_version(words.stderr);
-    // Lines that belong to it may say more than the first of them.
-    let whole = error_text(words.stderr).filter(|whole| Some(whole.as_str()) != why);
-    let said = whole
-        .and_then(|whole| cause(&whole, node))
-        .or_else(|| why.and_then(|line| cause(line, node)))
+    let said = own_advice(words)
+        .map(|advice| advice.help)
         .or_else(|| why.and_then(|line| variable(&missing_names(line))))
         .or_else(|| settings(words).filter(|_| !words.was_ready))
-        .or_else(|| others().find_map(|line| cause(line, node)))
-        .or_else(|| why.and_then(general_cause))
-        .or_else(|| {
-            let all: Vec<&str> = why.into_iter().chain(others()).collect();
-            recognized(&all, why).map(|known| known.help())
-        })
-        .or_else(|| others().find_map(general_cause));
+        .or_else(|| Some(other_advice(words)?.help));
     if said.is_some() {
         return said;
     }
-    let lines = || why.into_iter().chain(others());
+    let lines = || why.into_iter().chain(other_lines(words));
     if !words.was_ready
         && let Some(url) = lines().find_map(served)
     {
@@ -79,6 +61,32 @@ pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
         (Some(134 | 135 | 136 | 139), _) | (_, Some(6 | 7 | 8 | 11)) => Some(CRASHED.to_owned()),
         _ => None,
     }
+}
+
+/// The other lines than that with the error. A server that was ready has logged a lot since its start:
+/// only the error line counts.
+fn other_lines(words: FailureOutput<'_>) -> impl Iterator<Item = &str> {
+    let all = words.stderr.iter().rev().filter(move |_| !words.was_ready);
+    all.map(|line| bare(line)).chain(words.junk.map(bare))
+}
+
+/// What the error line leads to: it comes before other lines, which may be warnings.
+fn own_advice(words: FailureOutput<'_>) -> Option<Advice> {
+    let (why, node) = (error_line(words.stderr).map(|line| bare(line)), node_version(words.stderr));
+    // Lines that belong to it may say more than the first of them.
+    let whole = error_text(words.stderr).filter(|whole| Some(whole.as_str()) != why);
+    let whole = whole.and_then(|whole| cause(&whole, node));
+    whole.or_else(|| why.and_then(|line| cause(line, node)))
+}
+
+/// What other lines lead to, and then what the error line tells of the direction.
+fn other_advice(words: FailureOutput<'_>) -> Option<Advice> {
+    let (why, node) = (error_line(words.stderr).map(|line| bare(line)), node_version(words.stderr));
+    other_lines(words)
+        .find_map(|line| cause(line, node))
+        .or_else(|| why.and_then(error_line_cause))
+        .or_else(|| why.and_then(general_cause))
+        .or_else(|| other_lines(words).find_map(general_cause))
 }
 
 /// The help text for one line that a server has logged, if it is recognized.

@@ -7,9 +7,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use super::cures::{Cure, recognized};
-use super::lines::error_line;
-use super::missing_variable;
+use super::sayings::Cure;
+use super::{FailureOutput, missing_variable, other_advice, own_advice};
 use base::SafeText;
 use base::text::quoted;
 use config::{EntryAmendment, ServerConfig, StdioConfig, TransportConfig};
@@ -148,10 +147,11 @@ impl<'a> LaunchPlace<'a> {
 
     /// What mends it by what it says itself.
     fn by_its_words(self, complaint: Complaint<'_>) -> Vec<Mend> {
-        let why = error_line(complaint.lines).map(SafeText::as_str);
-        let mut lines: Vec<&str> = why.into_iter().collect();
-        lines.extend(complaint.lines.iter().rev().map(SafeText::as_str));
-        let Some(known) = recognized(&lines, why.or(complaint.reason)) else { return Vec::new() };
+        let (stderr, junk) = (complaint.lines, complaint.reason);
+        let words = FailureOutput { exit: None, stderr, junk, was_ready: false };
+        let Some(known) = own_advice(words).or_else(|| other_advice(words)) else {
+            return Vec::new();
+        };
         self.cure(known.cure, &known.name).into_iter().collect()
     }
 
