@@ -7,8 +7,8 @@ use serde_json::{Number, Value, json};
 use crate::pattern::{MAX_TEXT_CHARS, of_pattern, texts_of};
 use schema::{Merged, Types};
 
-/// Length of a text that is sent where the schema sets no limit.
-const HUGE_TEXT_CHARS: usize = 100_000;
+/// Length of the longest text that is sent, where the schema sets no limit.
+const MAX_SENT_TEXT_CHARS: usize = 100_000;
 /// A letter that takes more than one unit in every encoding but UTF-32.
 const WIDE_LETTER: &str = "\u{1d54f}";
 
@@ -186,8 +186,8 @@ pub fn of_texts(merged: &Merged, all: &mut Vec<PlaceDifference>) {
             let longest = WIDE_LETTER.repeat(most as usize);
             add(&longest, "longest text, in characters beyond the first plane", CaseAim::Foreign);
         }
-        if most > HUGE_TEXT_CHARS as u64 {
-            all.push(hostile(json!("a".repeat(HUGE_TEXT_CHARS)), "huge text"));
+        if most > MAX_SENT_TEXT_CHARS as u64 {
+            all.push(hostile(json!("a".repeat(MAX_SENT_TEXT_CHARS)), "huge text"));
         }
     }
     if least > 0 && least <= MAX_TEXT_CHARS {

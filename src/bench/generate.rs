@@ -52,8 +52,8 @@ pub struct FuzzCase {
 const MAX_PLACE_DEPTH: usize = 5;
 /// Most items that a schema may ask for.
 const MAX_ITEMS: u64 = 200;
-/// Depth of a value that is sent where the schema sets no limit.
-const DEEP_LEVELS: usize = 100;
+/// Levels of the deepest value that is sent, where the schema sets no limit.
+const MAX_SENT_DEPTH_LEVELS: usize = 100;
 /// What a value is whose schema names itself.
 const DEEP_BY_SCHEMA: &str = "deeply nested as the schema permits";
 /// Most places above one to which the same schema applies.
@@ -487,7 +487,8 @@ impl CaseMaker {
     /// Values that are nested as deep as a schema without a limit permits.
     fn deep(&self, merged: &Merged, depth: usize, all: &mut Vec<PlaceDifference>) {
         let kinds = merged.kinds();
-        let nested = |wrap: fn(Value) -> Value| (0..DEEP_LEVELS).fold(json!(1), |it, _| wrap(it));
+        let nested =
+            |wrap: fn(Value) -> Value| (0..MAX_SENT_DEPTH_LEVELS).fold(json!(1), |it, _| wrap(it));
         if kinds.contains(Types::ARRAY) && merged.items.is_empty() && merged.prefix.is_empty() {
             all.push(hostile(nested(|inner| json!([inner])), "deeply nested lists"));
         }
@@ -502,7 +503,7 @@ impl CaseMaker {
         let mut left = MAX_LOOP_PLACES;
         let Some(way) = self.way_back(merged, &merged.nodes, (0, &mut left)) else { return };
         let Some(mut value) = self.of_merged(merged, depth) else { return };
-        for _ in 0..DEEP_LEVELS / way.len().max(1) {
+        for _ in 0..MAX_SENT_DEPTH_LEVELS / way.len().max(1) {
             for (conj, key) in way.iter().rev() {
                 value = match key {
                     None => json!([value]),
@@ -822,7 +823,7 @@ impl CaseList<'_> {
         let unknown = child_pointer(place, "noSuchProperty");
         self.put(template, &unknown, differs(json!("x"), "an unknown property"));
         if merged.other("noSuchProperty").is_some_and(|conj| conj.is_empty()) && depth == 0 {
-            let deep = (0..DEEP_LEVELS).fold(json!(1), |inner, _| json!([inner]));
+            let deep = (0..MAX_SENT_DEPTH_LEVELS).fold(json!(1), |inner, _| json!([inner]));
             self.put(template, &unknown, hostile(deep, "a deeply nested unknown property"));
         }
     }

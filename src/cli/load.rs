@@ -314,28 +314,75 @@ fn use_file(common: &mut Common, word: String) -> Result<(), String> {
     Ok(())
 }
 
-/// The words of a verb among which a server may be named, and its single server.
-fn server_words(verb: &mut Verb) -> Option<(Option<&mut Vec<String>>, &mut OneServer)> {
-    Some(match verb {
-        Verb::List(args) => (Some(&mut args.servers), &mut args.one),
-        Verb::Status(args) => (Some(&mut args.servers), &mut args.one),
-        Verb::Call(args) => (None, &mut args.ask.one),
+/// A verb that uses servers.
+struct ServerVerb<'a> {
+    /// What it is about: its tool, resource, prompt or method.
+    target: Option<&'a str>,
+    /// The words among which a server may be named.
+    words: Option<&'a mut Vec<String>>,
+    /// Its single server.
+    one: &'a mut OneServer,
+}
+
+/// The verb, if it uses servers that a word before it may name.
+fn server_verb(verb: &mut Verb) -> Option<ServerVerb<'_>> {
+    let (target, words, one) = match verb {
+        Verb::List(args) => (None, Some(&mut args.servers), &mut args.one),
+        Verb::Status(args) => (None, Some(&mut args.servers), &mut args.one),
+        Verb::Call(args) => (args.name.as_deref(), None, &mut args.ask.one),
         #[cfg(feature = "apps")]
-        Verb::App(args) => (None, &mut args.ask.one),
-        Verb::Load(args) => (None, &mut args.one),
+        Verb::App(args) => (Some(&*args.name), None, &mut args.ask.one),
+        Verb::Load(args) => (Some(&*args.name), None, &mut args.one),
         #[cfg(feature = "bench")]
-        Verb::Test(args) => (None, &mut args.one),
-        Verb::Read(args) => (None, &mut args.ask.one),
-        Verb::Prompt(args) => (None, &mut args.ask.one),
-        Verb::Request(args) => (None, &mut args.ask.one),
-        _ => return None,
-    })
+        Verb::Test(args) => (None, None, &mut args.one),
+        Verb::Read(args) => (Some(&*args.uri), None, &mut args.ask.one),
+        Verb::Prompt(args) => (Some(&*args.name), None, &mut args.ask.one),
+        Verb::Request(args) => (Some(&*args.method), None, &mut args.ask.one),
+        #[cfg(feature = "chat")]
+        Verb::Chat(_) => return None,
+        #[cfg(feature = "gateway")]
+        Verb::Serve(_) | Verb::Token(_) => return None,
+        #[cfg(all(unix, feature = "tui"))]
+        Verb::Attach { .. } => return None,
+        #[cfg(unix)]
+        Verb::NativeHost(_) => return None,
+        #[cfg(feature = "mock")]
+        Verb::Mock(_) => return None,
+        Verb::DemoServer { .. } => return None,
+        Verb::Explain(_)
+        | Verb::Schema { .. }
+        | Verb::Config(_)
+        | Verb::Trust(_)
+        | Verb::Grants(_)
+        | Verb::Secret(_)
+        | Verb::Policy(_)
+        | Verb::Audit(_)
+        | Verb::Login(_)
+        | Verb::Logout { .. }
+        | Verb::Search(_)
+        | Verb::Add(_)
+        | Verb::Upgrade(_)
+        | Verb::Remove(_)
+        | Verb::Import(_)
+        | Verb::Connect(_)
+        | Verb::Disconnect(_)
+        | Verb::Sync(_)
+        | Verb::Open { .. }
+        | Verb::Scrub(_)
+        | Verb::Replay(_)
+        | Verb::Report(_)
+        | Verb::Completions { .. }
+        | Verb::Man
+        | Verb::Help { .. } => return None,
+    };
+    Some(ServerVerb { target, words, one })
 }
 
 /// `list FILE`, `list URL` and `status URL` mean the servers there, and so does a word before a verb.
 /// A header needs an address.
 fn settle_verb(verb: &mut Verb, common: &mut Common, before: Option<String>) -> Result<(), String> {
-    if let Some(name) = target(verb).filter(|name| Path::new(name).is_file() && is_file(name)) {
+    let target = server_verb(verb).and_then(|verb| verb.target);
+    if let Some(name) = target.filter(|name| Path::new(name).is_file() && is_file(name)) {
         let text = format!(
             "`{name}` is a file, and here stands a name: the file goes with --config\n  \
              write: mcpdeck --config {} ...",
@@ -349,14 +396,14 @@ fn settle_verb(verb: &mut Verb, common: &mut Common, before: Option<String>) -> 
         #[cfg(feature = "gateway")]
         Verb::Serve(_) => true,
         Verb::Replay(_) => true,
-        other => server_words(other).is_some(),
+        other => server_verb(other).is_some(),
     };
     if common.demo && !takes_demo {
         let text = "--demo goes with the dashboard, --check, and commands that use servers, such as \
                     `list --demo`";
         return Err(text.to_owned());
     }
-    let Some((words, one)) = server_words(verb) else {
+    let Some(ServerVerb { words, one, .. }) = server_verb(verb) else {
         return match before {
             Some(word) if word.contains("://") => {
                 Err(format!("`{word}` comes before a command that takes no address"))
@@ -390,18 +437,6 @@ fn settle_verb(verb: &mut Verb, common: &mut Common, before: Option<String>) -> 
         return Err("--header goes with the address of a server: --url URL".to_owned());
     }
     Ok(())
-}
-
-/// What a verb is about: its tool, resource, prompt or method.
-fn target(verb: &Verb) -> Option<&str> {
-    match verb {
-        Verb::Call(args) => args.name.as_deref(),
-        Verb::Load(args) => Some(&args.name),
-        Verb::Read(args) => Some(&args.uri),
-        Verb::Prompt(args) => Some(&args.name),
-        Verb::Request(args) => Some(&args.method),
-        _ => None,
-    }
 }
 
 /// The message for an option before a verb that only the dashboard or the check reads; `matches` are

@@ -28,10 +28,10 @@ const MIN_LONG_CHARS: usize = 1_000;
 const SLOW_CALL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Most places whose length is looked at, for each tool.
 const MAX_LONG_PLACES: usize = 4;
-/// How many times as long a call takes with twice the text, where its work grows faster than that.
-const STEEP_GROWTH: f64 = 2.8;
+/// A call whose work grows faster than its text takes at least this many times as long with twice of it.
+const MIN_STEEP_GROWTH: f64 = 2.8;
 /// How often a call is timed: the quickest counts.
-const TIMED_ROUNDS: usize = 3;
+const MAX_TIMED_CALLS: usize = 3;
 
 impl Fuzzer<'_> {
     /// Adds what the server did wrong before anything was called: entries of its list that had to be
@@ -237,7 +237,7 @@ impl Fuzzer<'_> {
     /// The shortest time that a call took; `None` when it was not answered.
     async fn quickest(&mut self, run: &ToolRun, case: &FuzzCase) -> Option<Duration> {
         let mut quickest = None;
-        for _ in 0..TIMED_ROUNDS {
+        for _ in 0..MAX_TIMED_CALLS {
             let began = Instant::now();
             if !self.probe.call(&run.name, &case.arguments).await.is_orderly() {
                 return None;
@@ -270,7 +270,8 @@ fn shortened(case: &FuzzCase, chars: usize) -> FuzzCase {
 /// Whether each of the times, of texts that are twice as long as the one before, grows by more than
 /// twice the one before.
 fn is_steep(times: &[Duration]) -> bool {
-    let grows = |pair: &[Duration]| pair[1].as_secs_f64() > STEEP_GROWTH * pair[0].as_secs_f64();
+    let grows =
+        |pair: &[Duration]| pair[1].as_secs_f64() > MIN_STEEP_GROWTH * pair[0].as_secs_f64();
     times.windows(2).all(grows)
 }
 

@@ -179,8 +179,8 @@ struct CatalogColumns {
 }
 
 impl CatalogColumns {
-    /// A few letters of a signature are useless.
-    const LEAST_NOTE: u16 = 12;
+    /// Narrowest signature: a few letters of one are useless.
+    const MIN_NOTE_CELLS: u16 = 12;
 
     /// What is shown in a list of this width, where `wanted` is what the rows could use.
     fn fit(width: u16, wanted: &Self) -> Self {
@@ -206,7 +206,7 @@ impl CatalogColumns {
         };
         let server = take(wanted.server, wanted.server.min(6));
         let least = wanted.note.min(20);
-        let signature = take(least, wanted.note.min(Self::LEAST_NOTE));
+        let signature = take(least, wanted.note.min(Self::MIN_NOTE_CELLS));
         let marks = take(wanted.marks, wanted.marks);
         let number = take(wanted.number, wanted.number);
         let note = if signature > 0 { signature + room } else { 0 };

@@ -345,9 +345,10 @@ impl ResultView {
         if self.wrap {
             return out.refuse("lines are wrapped; {wrap} shows each in one row");
         }
-        self.column = match action {
-            Action::Left => self.column.saturating_sub(SIDEWAYS_STEP_CHARS),
-            _ => self.column + SIDEWAYS_STEP_CHARS,
+        self.column = if action == Action::Left {
+            self.column.saturating_sub(SIDEWAYS_STEP_CHARS)
+        } else {
+            self.column + SIDEWAYS_STEP_CHARS
         };
     }
 
