@@ -24,7 +24,7 @@ use base::file::random_hex;
 use base::text::SafeText;
 use deck::{AnswerReply, Asks, ChatStore, Clients, KeptChat, read_elicitation};
 use host::{ApprovalRequest, Asker, Host, Principal, RequestHandler};
-use protocol::{Answer, ApprovalId, RequestKind, RpcCode};
+use protocol::{Answer, ApprovalId, RequestKind};
 
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
@@ -351,36 +351,12 @@ impl ChatSession {
     /// # Errors
     /// When no such question is open, or what was expected of the answer; the question stays open then.
     pub fn reply(&self, id: ApprovalId, reply: &AnswerReply) -> Result<(), String> {
-        const GONE: &str = "no such question of a server is open";
+        const GONE: &str = "no such question of a server is open: it was answered elsewhere, or its call has ended";
         let mut questions = self.questions.lock();
         let Some(OpenQuestion::Asked { request, .. }) = questions.get(&id) else {
             return Err(GONE.to_owned());
         };
-        let is_elicitation = request.kind != RequestKind::Sampling;
-        let answer = match (reply, reply.result()) {
-            // Both methods have a way to refuse; a reason has its place in one of them.
-            (AnswerReply::Refuse(_) | AnswerReply::Cancel(_), _) if is_elicitation => {
-                let is_cancel = matches!(reply, AnswerReply::Cancel(_));
-                let action = if is_cancel { "cancel" } else { "decline" };
-                Answer::Result(json!({"action": action}))
-            }
-            (AnswerReply::Decline(_) | AnswerReply::Cancel(_), _) if !is_elicitation => {
-                let message = "the user rejected the sampling request".to_owned();
-                Answer::Refuse { code: RpcCode::USER_REJECTED, message }
-            }
-            (AnswerReply::Accept(_), _) if request.kind == RequestKind::UrlElicitation => {
-                Answer::Result(json!({"action": "accept"}))
-            }
-            (AnswerReply::Text(text), _) => Answer::Result(json!({
-                "role": "assistant", "content": {"type": "text", "text": text},
-                "model": "manual", "stopReason": "endTurn",
-            })),
-            (_, Ok(result)) => Answer::Result(result),
-            (_, Err(reason)) => {
-                let message = SafeText::line(&reason).to_string();
-                Answer::Refuse { code: RpcCode::USER_REJECTED, message }
-            }
-        };
+        let answer = reply.by_person(&request.kind);
         if let Answer::Result(result) = &answer {
             deck::check_answer(&request.kind, &request.params, result)?;
         }

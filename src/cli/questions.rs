@@ -11,9 +11,11 @@ use super::consent::OpenLines;
 use super::{output, values};
 use base::SafeText;
 use base::pointer::child_pointer;
-use deck::{AskedForm, Asks, MAX_FORM_FIELDS, UrlReading, accepted_form, read_elicitation};
+use deck::{
+    AnswerReply, AskedForm, Asks, MAX_FORM_FIELDS, UrlReading, accepted_form, read_elicitation,
+};
 use host::ApprovalRequest;
-use protocol::{Answer, RequestKind, RpcCode};
+use protocol::{Answer, RequestKind};
 use schema::{Parameter, SchemaDocument, SchemaVerdict, Validator, parameters};
 
 /// Maximum length of a text that is shown, in characters.
@@ -28,16 +30,8 @@ pub async fn ask(lines: &mut OpenLines<'_>, request: &ApprovalRequest) -> Option
             Answer::Result(action)
         }
         RequestKind::Sampling => {
-            let written = completion(lines, request).await.map(|text| {
-                Answer::Result(json!({
-                    "role": "assistant", "content": {"type": "text", "text": text},
-                    "model": "manual", "stopReason": "endTurn",
-                }))
-            });
-            written.unwrap_or_else(|| {
-                let message = "the user rejected the sampling request".to_owned();
-                Answer::Refuse { code: RpcCode::USER_REJECTED, message }
-            })
+            let written = completion(lines, request).await.map(AnswerReply::Text);
+            written.unwrap_or(AnswerReply::Decline(true)).by_person(&request.kind)
         }
         RequestKind::Roots
         | RequestKind::Guard

@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 
 use crate::files;
 use crate::written::WrittenText;
+use base::SafeText;
 use base::atomic::alone;
 use config::put_element;
-use protocol::RequestKind;
+use protocol::{Answer, RequestKind, RpcCode};
 use schema::{SchemaVerdict, Validator};
 
 /// Largest file that is read, in bytes.
@@ -118,18 +119,44 @@ impl AnswerReply {
     pub fn result(&self) -> Result<Value, String> {
         Ok(match self {
             Self::Result(value) => value.clone(),
-            Self::Text(text) => json!({
-                "role": "assistant",
-                "content": {"type": "text", "text": text},
-                "model": "scripted",
-                "stopReason": "endTurn",
-            }),
+            Self::Text(text) => completion(text, "scripted"),
             Self::Accept(content) => json!({"action": "accept", "content": content}),
             Self::Decline(_) => json!({"action": "decline"}),
             Self::Cancel(_) => json!({"action": "cancel"}),
             Self::Refuse(reason) => return Err(reason.clone()),
         })
     }
+}
+
+impl AnswerReply {
+    /// The answer when a person replies so to a request of this kind: each kind has its own way to
+    /// refuse (MCP 2025-11-25, client features).
+    pub fn by_person(&self, kind: &RequestKind) -> Answer {
+        let rejected = |message: String| Answer::Refuse { code: RpcCode::USER_REJECTED, message };
+        let is_sampling = *kind == RequestKind::Sampling;
+        match self {
+            Self::Decline(_) | Self::Cancel(_) if is_sampling => {
+                rejected("the user rejected the sampling request".to_owned())
+            }
+            Self::Refuse(reason) if is_sampling => rejected(SafeText::line(reason).to_string()),
+            Self::Refuse(_) => Answer::Result(json!({"action": "decline"})),
+            Self::Accept(_) if *kind == RequestKind::UrlElicitation => {
+                Answer::Result(json!({"action": "accept"}))
+            }
+            Self::Text(text) => Answer::Result(completion(text, "manual")),
+            Self::Result(_) | Self::Accept(_) | Self::Decline(_) | Self::Cancel(_) => {
+                self.result().map_or_else(rejected, Answer::Result)
+            }
+        }
+    }
+}
+
+/// What a model completes a request with.
+fn completion(text: &str, model: &str) -> Value {
+    json!({
+        "role": "assistant", "content": {"type": "text", "text": text},
+        "model": model, "stopReason": "endTurn",
+    })
 }
 
 /// Checks the result of a request of a server for whoever wrote it (MCP 2025-11-25, client
