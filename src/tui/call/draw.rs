@@ -106,7 +106,9 @@ impl CallScreen {
         }
         let regions = self.regions(area);
         let look = &self.uncovered(look);
-        let head = Rect { width: regions.head.width, ..area };
+        // As high as the regions take it to be.
+        let height = area.height.saturating_sub(1);
+        let head = Rect { width: regions.head.width, height, ..area };
         self.draw_head(look, regions.head, &self.description(head), buf);
         self.draw_form(look, regions.form, buf);
         if let Some(divider) = regions.divider {

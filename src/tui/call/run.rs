@@ -440,7 +440,7 @@ fn answered(outcome: &CallOutcome) -> EndedCall {
     let words = parts.join(" · ");
     if outcome.is_error {
         let words = format!("tool error · {words}");
-        let next = "see its message below; fix the arguments or try again".to_owned();
+        let next = "fix the arguments: its message is below".to_owned();
         return EndedCall { good: false, words, next };
     }
     EndedCall { good: true, words, next: String::new() }

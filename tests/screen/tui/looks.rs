@@ -145,6 +145,29 @@ fn one_long_name_leaves_the_signatures_of_all_tools() {
 }
 
 #[test]
+fn a_description_that_is_cut_says_so_at_every_height() {
+    for height in 18..48 {
+        let mut app = app("typical");
+        let mut view = session("typical");
+        let server = Arc::make_mut(view.servers.get_mut("filesystem").expect("a server"));
+        let lists = Arc::make_mut(&mut server.capabilities);
+        for tool in &mut lists.tools {
+            let words = (0..90).map(|n| format!("word{n:02}")).collect::<Vec<_>>().join(" ");
+            Arc::make_mut(tool).description = Some(SafeText::block(&words));
+        }
+        shows(&mut app, view);
+        types(&mut app, "2");
+        draw(&mut app, 120, height);
+        press(&mut app, KeyCode::Enter, NONE);
+        let screen = draw(&mut app, 120, height);
+        let panel = |line: &str| line.split('│').next_back().unwrap_or_default().trim().to_owned();
+        let described: Vec<_> = screen.lines().map(panel).filter(|l| l.contains("word")).collect();
+        let last = described.last();
+        assert!(last.is_none_or(|line| line.ends_with('…')), "{height}: {screen}");
+    }
+}
+
+#[test]
 fn whether_a_request_went_well_is_seen_at_every_width() {
     let mut app = app("typical");
     types(&mut app, "4");
