@@ -1,0 +1,56 @@
+//! The least that a hop costs: a service which passes each body to a server's pipe and the answer
+//! back, and does nothing else. Same HTTP library and runtime as the gateway.
+
+use std::io::Write as _;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::post;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::sync::Mutex;
+
+use crate::ways::SERVER;
+
+/// Environment variable that makes this program the bare hop.
+pub const HOP: &str = "MCPDECK_BENCH_HOP";
+
+struct Pipe {
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+/// Serves until it is terminated; prints its address first.
+pub async fn serve() {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .env_remove(HOP)
+        .env(SERVER, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let pipe = Arc::new(Mutex::new(Pipe { stdin, stdout: BufReader::new(stdout) }));
+    let router = Router::new().route("/", post(pass)).with_state(pipe);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    println!("http://{}", listener.local_addr().unwrap());
+    std::io::stdout().flush().unwrap();
+    axum::serve(listener, router).await.unwrap();
+}
+
+async fn pass(State(pipe): State<Arc<Mutex<Pipe>>>, body: Bytes) -> impl IntoResponse {
+    let mut line = Vec::with_capacity(body.len() + 1);
+    line.extend_from_slice(&body);
+    line.push(b'\n');
+    let mut pipe = pipe.lock().await;
+    pipe.stdin.write_all(&line).await.unwrap();
+    let mut answer = Vec::new();
+    pipe.stdout.read_until(b'\n', &mut answer).await.unwrap();
+    ([(CONTENT_TYPE, "application/json")], answer)
+}
