@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, SplitSink};
 use futures::{SinkExt as _, StreamExt as _};
 use parking_lot::Mutex;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -21,6 +22,7 @@ use url::Url;
 use crate::serve::{AppEvent, CalledTool, ServedApp};
 use base::SafeText;
 use config::error::Error;
+use deck::{AnswerReply, checked_reply, page_question};
 use host::{ApprovalRequest, Asker, CallOptions, Origin, OutsideError, Principal, RequestHandler};
 use protocol::{Answer, Capabilities, RequestKind, RpcCode};
 
@@ -252,6 +254,13 @@ impl AppConnection {
                 let word = message["allow"].as_str().unwrap_or("no").to_owned();
                 self.asks.answer(message["id"].as_u64().unwrap_or_default(), word);
                 Ok(())
+            }
+            Some("reply") => {
+                let id = message["id"].as_u64().unwrap_or_default();
+                match self.asks.reply(id, &message["answer"]) {
+                    Ok(()) => Ok(()),
+                    Err(why) => self.send(&json!({"type": "wrong", "id": id, "why": why})).await,
+                }
             }
             Some("view") => self.of_view(&message["message"], work).await,
             _ => Ok(()),
@@ -556,26 +565,67 @@ fn refused(error: &Error) -> (i64, String) {
 /// The questions on the surrounding page.
 struct PageAsks {
     out: mpsc::Sender<Value>,
-    open: Mutex<HashMap<u64, oneshot::Sender<String>>>,
+    open: Mutex<HashMap<u64, PageAsk>>,
     last: AtomicU64,
+}
+
+/// What waits for the user of the page.
+enum PageAsk {
+    /// Which of the words is chosen.
+    Word(oneshot::Sender<String>),
+    /// What the answer to a server is.
+    Reply(Arc<ApprovalRequest>, oneshot::Sender<Answer>),
 }
 
 impl PageAsks {
     /// Asks the user; answers with the word of what was chosen, or `None` when the browser is gone.
     async fn ask(self: &Arc<Self>, ask: Value) -> Option<String> {
-        let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (sender, receiver) = oneshot::channel();
-        self.open.lock().insert(id, sender);
-        // Withdrawn when somebody else answers first.
-        let _open = OpenAsk { asks: Arc::clone(self), id };
-        self.out.send(json!({"type": "ask", "id": id, "ask": ask})).await.ok()?;
+        let _open = self.put(PageAsk::Word(sender), &ask).await?;
         receiver.await.ok()
     }
 
+    /// Passes on what a server asks; `None` when it is not for the user of a page, or the browser is
+    /// gone.
+    async fn pass_on(self: &Arc<Self>, request: Arc<ApprovalRequest>) -> Option<Answer> {
+        let ask = json!({"kind": "question", "question": page_question(&request)?});
+        let (sender, receiver) = oneshot::channel();
+        let _open = self.put(PageAsk::Reply(request, sender), &ask).await?;
+        receiver.await.ok()
+    }
+
+    /// Puts a question on the page, until what is returned is dropped: somebody else may answer first.
+    async fn put(self: &Arc<Self>, open: PageAsk, ask: &Value) -> Option<OpenAsk> {
+        let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.open.lock().insert(id, open);
+        let open = OpenAsk { asks: Arc::clone(self), id };
+        self.out.send(json!({"type": "ask", "id": id, "ask": ask})).await.ok()?;
+        Some(open)
+    }
+
     fn answer(&self, id: u64, word: String) {
-        if let Some(sender) = self.open.lock().remove(&id) {
-            let _ = sender.send(word);
+        let mut open = self.open.lock();
+        match open.remove(&id) {
+            Some(PageAsk::Word(sender)) => _ = sender.send(word),
+            Some(reply @ PageAsk::Reply(..)) => _ = open.insert(id, reply),
+            None => {}
         }
+    }
+
+    /// Answers what a server asked.
+    ///
+    /// # Errors
+    /// What was expected of the answer; the question stays open then.
+    fn reply(&self, id: u64, answer: &Value) -> Result<(), String> {
+        let answer = AnswerReply::deserialize(answer).map_err(|error| error.to_string())?;
+        let mut open = self.open.lock();
+        // Answered elsewhere, or its call has ended: the page is told that anyway.
+        let Some(PageAsk::Reply(request, _)) = open.get(&id) else { return Ok(()) };
+        let answer = checked_reply(request, &answer)?;
+        if let Some(PageAsk::Reply(_, sender)) = open.remove(&id) {
+            let _ = sender.send(answer);
+        }
+        Ok(())
     }
 }
 
@@ -591,7 +641,7 @@ impl Drop for OpenAsk {
     }
 }
 
-/// Asks on the surrounding page for consent to a call.
+/// Asks on the surrounding page for consent to a call, and what the server asks during one.
 struct PageAsker(Arc<PageAsks>);
 
 impl RequestHandler for PageAsker {
@@ -603,7 +653,7 @@ impl RequestHandler for PageAsker {
         let asks = Arc::clone(&self.0);
         Box::pin(async move {
             if !matches!(request.kind, RequestKind::Guard | RequestKind::Permission) {
-                return None;
+                return asks.pass_on(request).await;
             }
             let params = &request.params;
             let text = |key: &str| SafeText::cut(params[key].as_str().unwrap_or_default(), 400);

@@ -3,8 +3,8 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -250,7 +250,7 @@ async fn only_by_name(State(name): State<Arc<str>>, request: Request, next: Next
 // The surrounding page: it speaks with this process, shows what the page of the server asks, and
 // has the sandbox in a frame.
 
-const PAGE: &str = include_str!("page.html");
+static PAGE: LazyLock<String> = LazyLock::new(|| deck::with_questions(include_str!("page.html")));
 const SANDBOX: &str = include_str!("sandbox.html");
 
 fn surroundings(app: &Arc<ServedApp>) -> Router {
@@ -331,10 +331,10 @@ async fn page(State(app): State<Arc<ServedApp>>, headers: HeaderMap) -> Response
         "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; \
          connect-src {socket}; frame-src {frame}; base-uri 'none'; form-action 'none'; \
          frame-ancestors 'none'",
-        hash(PAGE, "script"),
-        hash(PAGE, "style"),
+        hash(&PAGE, "script"),
+        hash(&PAGE, "style"),
     );
-    html(PAGE.to_owned(), policy)
+    html(PAGE.clone(), policy)
 }
 
 /// The origin of an address of ours.

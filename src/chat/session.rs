@@ -22,7 +22,7 @@ use crate::media::{self, PictureShelf};
 use crate::prompt::inner;
 use base::file::random_hex;
 use base::text::SafeText;
-use deck::{AnswerReply, Asks, ChatStore, Clients, KeptChat, read_elicitation};
+use deck::{AnswerReply, ChatStore, Clients, KeptChat, checked_reply, page_question};
 use host::{ApprovalRequest, Asker, Host, Principal, RequestHandler};
 use protocol::{Answer, ApprovalId, RequestKind};
 
@@ -134,10 +134,6 @@ impl Drop for PendingQuestion {
 /// Asks the clients of a session for consent to its calls, and what servers ask during them.
 struct SessionAsker(Weak<ChatSession>);
 
-/// Largest request of a server that is passed on to the clients, in bytes: what a session keeps of its
-/// events is limited.
-const MAX_QUESTION_BYTES: usize = 128 << 10;
-
 impl RequestHandler for SessionAsker {
     fn handle(
         &self,
@@ -157,11 +153,12 @@ impl RequestHandler for SessionAsker {
                         reach => json!({"action": "accept", "for": reach}),
                     }))
                 }
-                RequestKind::Sampling | RequestKind::Elicitation | RequestKind::UrlElicitation => {
-                    let is_short = request.bytes <= MAX_QUESTION_BYTES;
-                    if is_short { session.pass_on(request).await } else { None }
-                }
-                RequestKind::Roots | RequestKind::SignIn | RequestKind::Other(_) => None,
+                RequestKind::Sampling
+                | RequestKind::Elicitation
+                | RequestKind::UrlElicitation
+                | RequestKind::Roots
+                | RequestKind::SignIn
+                | RequestKind::Other(_) => session.pass_on(request).await,
             }
         })
     }
@@ -313,22 +310,9 @@ impl ChatSession {
         answer
     }
 
-    /// Passes on what a server asks; `None` when it ends unanswered.
+    /// Passes on what a server asks; `None` when it ends unanswered, or is not for the clients.
     async fn pass_on(self: Arc<Self>, request: Arc<ApprovalRequest>) -> Option<Answer> {
-        let mut event = json!({
-            "type": "question", "id": request.id, "server": request.server,
-            "method": request.kind.method(), "during": request.during,
-            "params": &*request.params, "deadline": request.deadline.to_rfc3339(),
-        });
-        if request.kind != RequestKind::Sampling {
-            let reading = read_elicitation(&request.params);
-            let mut warnings = reading.warnings;
-            if let Asks::Url(url) = reading.asks {
-                warnings.extend(url.refusals);
-                event["open"] = json!(url.open);
-            }
-            event["warnings"] = json!(warnings);
-        }
+        let event = page_question(&request)?;
         let (reply, answered) = oneshot::channel();
         let id = request.id;
         self.questions.lock().insert(id, OpenQuestion::Asked { request, reply });
@@ -356,10 +340,7 @@ impl ChatSession {
         let Some(OpenQuestion::Asked { request, .. }) = questions.get(&id) else {
             return Err(GONE.to_owned());
         };
-        let answer = reply.by_person(&request.kind);
-        if let Answer::Result(result) = &answer {
-            deck::check_answer(&request.kind, &request.params, result)?;
-        }
+        let answer = checked_reply(request, reply)?;
         let Some(OpenQuestion::Asked { reply, .. }) = questions.remove(&id) else {
             return Err(GONE.to_owned());
         };

@@ -5,7 +5,7 @@ mod message;
 mod sign_in;
 
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -120,18 +120,18 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-const PAGE: &str = include_str!("page.html");
+static PAGE: LazyLock<String> = LazyLock::new(|| deck::with_questions(include_str!("page.html")));
 
 /// Serves the page; its CSP permits only the inline script and style, by hash.
 async fn page() -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
-        (header::CONTENT_SECURITY_POLICY, deck::page_policy(PAGE, "img-src blob:; ")),
+        (header::CONTENT_SECURITY_POLICY, deck::page_policy(&PAGE, "img-src blob:; ")),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
         (header::REFERRER_POLICY, "no-referrer".to_owned()),
         (header::CACHE_CONTROL, "no-store".to_owned()),
     ];
-    (headers, PAGE).into_response()
+    (headers, PAGE.as_str()).into_response()
 }
 
 async fn upgrade(State(service): State<Arc<ChatService>>, mut request: Request) -> Response {

@@ -26,6 +26,7 @@ mod order;
 mod otlp;
 mod pages;
 mod policy;
+mod question;
 mod recording;
 mod saved;
 mod situation;
@@ -71,6 +72,7 @@ pub use policy::{
     ProfileOffer, QuotaFile, RightsContent, RightsFile, SecretStore, clear_policy, keyring_place,
     load_policy, policy_schema, secret_sources, system_keyring,
 };
+pub use question::{checked_reply, page_question, with_questions};
 pub use recording::{
     ExportFormat, PlayedPart, Player, RecordedOperation, RecordedOperations, RecordedOutcome,
     Recorder, Recording, RecordingLine, RecordingLosses, RecordingPart, Scan, Scrubbed, Scrubber,

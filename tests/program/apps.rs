@@ -263,6 +263,92 @@ async fn an_app_reaches_what_it_names_and_the_user_allows() {
     }
 }
 
+/// A page that calls one tool, and logs what comes of it.
+const CALLER: &str = r#"<!doctype html><html><body><script>
+let last = 0;
+const open = {};
+const post = (message) => parent.postMessage({ jsonrpc: '2.0', ...message }, '*');
+const ask = (method, params) => new Promise((done) => {
+  last += 1;
+  open[last] = done;
+  post({ id: last, method, params });
+});
+addEventListener('message', ({ data }) => open[data.id]?.(data.error ? { error: data.error } : data.result));
+(async () => {
+  await ask('ui/initialize', { appInfo: { name: 'test', version: '1' }, appCapabilities: {}, protocolVersion: '2026-01-26' });
+  post({ method: 'ui/notifications/initialized', params: {} });
+  const called = await ask('tools/call', { name: 'order', arguments: {} });
+  post({ method: 'notifications/message', params: { level: 'info', data: JSON.stringify(called) } });
+})();
+</script></body></html>"#;
+
+/// A server whose page calls the tool `order`, which is played so.
+fn ordering(order: &Value) -> Value {
+    let mut script = script("", &json!([]));
+    script["reads"]["ui://board/main"]["answer"]["contents"][0]["text"] =
+        json!(CALLER.replace("${", "$${"));
+    script["calls"]["order"] = order.clone();
+    let tools = script["tools"].as_array_mut().unwrap();
+    tools.push(json!({
+        "name": "order", "inputSchema": {"type": "object"},
+        "_meta": {"ui": {"visibility": ["app"]}}, "annotations": {"readOnlyHint": true},
+    }));
+    script
+}
+
+/// Clicks the button with this text.
+fn click(text: &str) -> String {
+    let all = "[...document.querySelectorAll('.ask button')]";
+    format!("{all}.find((it) => it.textContent === '{text}').click()")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_asks_during_a_call_of_a_page_is_asked_around_it() {
+    let form = json!({"type": "object", "required": ["size"], "properties": {
+        "size": {"type": "integer", "minimum": 3, "title": "How large"},
+        "colour": {"enum": ["red", "blue"]},
+    }});
+    let ask = |method: &str, save: &str, params: Value| json!({"ask": {"method": method, "as": save, "params": params}});
+    let url = json!({"mode": "url", "message": "Pay.", "elicitationId": "1",
+        "url": "https://good.example@evil.example/"});
+    let words = json!({"maxTokens": 9, "messages":
+        [{"role": "user", "content": {"type": "text", "text": "Name it."}}]});
+    let told = "${saved.form.result.content.size} ${saved.form.result.content.colour}, \
+                ${saved.visit.result.action}, ${saved.words.result.content.text}";
+    let script = ordering(&json!([
+        ask("elicitation/create", "form", json!({"message": "Which?", "requestedSchema": form})),
+        ask("elicitation/create", "visit", url),
+        ask("sampling/createMessage", "words", words),
+        {"text": told},
+    ]));
+    let bench = Bench::playing(&[("board", script)]);
+    let mut shown = Shown::new(&bench, &["show"]);
+    let Some(mut page) = Page::open_at(shown.url(), &shown.landed()).await else { return };
+    page.until("document.querySelectorAll('.ask label').length === 2").await;
+    let asked = page.run("document.querySelector('.ask').innerText").await.to_string();
+    for part in ["Server “board” asks during order", "Which?", "How large *", "Cancel"] {
+        assert!(asked.contains(part), "{asked}");
+    }
+    // What does not fit is told beside the fields, which stay.
+    page.run("document.querySelector('.ask input').value = '2'").await;
+    page.run(&click("Send")).await;
+    page.until("document.querySelector('.wrong').textContent.includes('does not fit')").await;
+    page.run("document.querySelector('.ask input').value = '7'").await;
+    page.run("document.querySelector('.ask select').selectedIndex = 2").await;
+    page.run(&click("Send")).await;
+    // An address that must not be opened has no button for it.
+    page.until("document.querySelector('.ask')?.innerText.includes('Pay.')").await;
+    let buttons = page.run("document.querySelector('.ask').innerText").await.to_string();
+    assert!(buttons.contains("not an address") && !buttons.contains("Open the page"), "{buttons}");
+    page.run(&click("Decline")).await;
+    page.until("document.querySelector('.ask')?.innerText.includes('Name it.')").await;
+    page.run("document.querySelector('.ask textarea').value = 'Ada'").await;
+    page.run(&click("Send")).await;
+    let called = shown.logged().await;
+    assert_eq!(called["content"][0]["text"], "7 blue, decline, Ada");
+    page.until("document.querySelectorAll('.ask').length === 0").await;
+}
+
 #[test]
 fn lists_mark_apps_and_a_tool_without_one_is_refused() {
     let bench = Bench::playing(&[("board", script("", &json!([])))]);
