@@ -544,12 +544,15 @@ impl AppConnection {
 
     /// The options of a request of the page.
     fn options(&self, cancel: &CancellationToken) -> CallOptions {
+        let trace = self.app.call.trace.clone();
         CallOptions {
             cancel: cancel.clone(),
             origin: self.origin(),
             session: Some(Arc::clone(&self.app.session)),
             server: Some(self.app.call.server.clone()),
             asker: Some(Asker(Arc::new(PageAsker(Arc::clone(&self.asks))))),
+            trace: trace.parent,
+            meta: trace.more,
             ..CallOptions::default()
         }
     }

@@ -28,7 +28,7 @@ use crate::document::{AppDocument, AppDomains};
 use base::file::random_hex;
 use base::{SafeText, ServerName};
 use config::error::{Error, ErrorCode};
-use host::{CallOptions, Host, Origin};
+use host::{CallOptions, Host, Origin, TraceContext};
 use protocol::Tool;
 
 /// How long the address waits to be opened.
@@ -51,6 +51,8 @@ pub struct AppCall {
     pub arguments: Value,
     /// Who made it, and reads the page.
     pub origin: Origin,
+    /// The trace that the calls of the page belong to, as this one does.
+    pub trace: TraceContext,
     /// What came of it, as soon as that is known.
     pub state: watch::Receiver<CalledTool>,
 }
@@ -139,6 +141,8 @@ impl AppListener {
         let options = CallOptions {
             origin: call.origin.clone(),
             server: Some(server.clone()),
+            trace: call.trace.parent.clone(),
+            meta: call.trace.more.clone(),
             ..CallOptions::default()
         };
         let read = host.get_resource_with(uri, options).await?;

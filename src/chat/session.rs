@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -23,7 +23,7 @@ use crate::prompt::inner;
 use base::file::random_hex;
 use base::text::SafeText;
 use deck::{AnswerReply, ChatStore, Clients, KeptChat, checked_reply, page_question};
-use host::{ApprovalRequest, Asker, Host, Principal, RequestHandler};
+use host::{ApprovalRequest, Asker, Host, Principal, RequestHandler, TraceContext};
 use protocol::{Answer, ApprovalId, RequestKind};
 
 #[derive(Clone, Copy, Debug)]
@@ -533,6 +533,7 @@ pub struct ChatSessions {
     limits: SessionLimits,
     store: Option<Arc<dyn ChatStore>>,
     clients: Clients,
+    trace: OnceLock<TraceContext>,
     all: Mutex<HashMap<String, Arc<ChatSession>>>,
 }
 
@@ -547,7 +548,8 @@ impl ChatSessions {
         clients: Clients,
     ) -> Arc<Self> {
         let epoch = random_hex::<16>().unwrap_or_default().into();
-        let sessions = Self { host, model, epoch, limits, store, clients, all: Mutex::default() };
+        let (trace, all) = (OnceLock::new(), Mutex::default());
+        let sessions = Self { host, model, epoch, limits, store, clients, trace, all };
         let sessions = Arc::new(sessions);
         let weak = Arc::downgrade(&sessions);
         tokio::spawn(async move {
@@ -559,6 +561,11 @@ impl ChatSessions {
             }
         });
         sessions
+    }
+
+    /// Sets the trace that the calls of sessions opened from now on belong to; the first one counts.
+    pub fn trace(&self, trace: TraceContext) {
+        let _ = self.trace.set(trace);
     }
 
     /// Opens a session; `None` when there are too many, or without random numbers.
@@ -615,6 +622,7 @@ impl ChatSessions {
         who.session = Some(id.as_str().into());
         let agent = Agent::new(self.host.clone(), who, Arc::clone(&self.model));
         let agent = agent.clients(self.clients.clone()).limits(self.limits.turn);
+        let agent = agent.trace(self.trace.get().cloned().unwrap_or_default());
         let session = Arc::new_cyclic(|session| ChatSession {
             agent: RwLock::new(Arc::new(
                 agent.asker(Some(Asker(Arc::new(SessionAsker(Weak::clone(session)))))),

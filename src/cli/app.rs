@@ -18,7 +18,7 @@ use ::check::answers::AnswerScript;
 use ::deck::open_browser;
 use base::SafeText;
 use config::error::{Error, ErrorCode};
-use host::{CallOptions, Origin, OutsideError, TargetKind};
+use host::{CallOptions, Origin, OutsideError, TargetKind, TraceContext};
 
 pub const EXAMPLES: &str = "\
 The page runs in a sandbox, at an address of this machine that works once. It reaches nothing
@@ -94,11 +94,13 @@ async fn show(
     };
     let (said, state) = watch::channel(CalledTool::Running);
     let (arguments, origin) = (prepared.arguments.value, Origin::Cli);
+    let trace = trace_context();
     let call = AppCall {
         server: server.clone(),
         tool,
         arguments: arguments.clone(),
         origin: origin.clone(),
+        trace: trace.clone(),
         state,
     };
     let (page, mut events) = match AppListener::open(host.clone(), call).await {
@@ -107,7 +109,6 @@ async fn show(
     };
     announce(args, &page).await;
     let called = async {
-        let trace = trace_context();
         let options = CallOptions {
             origin,
             server: Some(server),
@@ -185,11 +186,12 @@ async fn announce(args: &AppArgs, page: &AppListener) {
     }
 }
 
-/// Shows results of the dashboard in the apps of their tools.
+/// Shows results of the dashboard in the apps of their tools, whose calls belong to this trace.
 #[cfg(feature = "tui")]
-pub fn in_dashboard() -> tui::OpenApp {
+pub fn in_dashboard(trace: TraceContext) -> tui::OpenApp {
     use futures::FutureExt as _;
-    std::sync::Arc::new(|host: host::Host, request: tui::AppRequest| {
+    std::sync::Arc::new(move |host: host::Host, request: tui::AppRequest| {
+        let trace = trace.clone();
         async move {
             let tui::AppRequest { server, tool: name, arguments, result } = request;
             let view = host.snapshot();
@@ -202,7 +204,7 @@ pub fn in_dashboard() -> tui::OpenApp {
             let tool = tool.cloned().ok_or_else(gone)?;
             let (_answered, state) = watch::channel(CalledTool::Answered(result));
             let origin = Origin::Dashboard;
-            let call = AppCall { server, tool, arguments, origin, state };
+            let call = AppCall { server, tool, arguments, origin, trace, state };
             let (page, mut events) = AppListener::open(host, call).await?;
             let url = page.url().clone();
             // Served until it is closed. What it logs is in the log file.

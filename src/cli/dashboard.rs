@@ -16,7 +16,7 @@ use crate::telemetry::Telemetry;
 use ::deck::{Clients, Deck, DeckBuilder, KeptDefinitions, Notebook, Scan, TrustGate, TrustStore};
 use base::{LogLevel, SafeText};
 use config::{Environment, FileScope, ImportFile, Loaded, McpConfig, candidates, import_places};
-use host::{Drafter, Host, HostBuilder, ServerState};
+use host::{Drafter, Host, HostBuilder, ServerState, TraceContext};
 use protocol::Capabilities;
 use reach::FoundServers;
 use tui::app::Setup;
@@ -97,10 +97,11 @@ fn show(
     source: DashboardSource,
     (clients, found): (Option<Clients>, Option<FoundServers>),
 ) -> Result<ExitCode, ExitStatus> {
-    let (drafter, chat) = models(cli)?;
+    let trace = super::operate::trace_context();
+    let (drafter, chat) = models(cli, &trace)?;
     let apps: Option<OpenApp> = None;
     #[cfg(feature = "apps")]
-    let apps: Option<OpenApp> = apps.or_else(|| Some(super::app::in_dashboard()));
+    let apps: Option<OpenApp> = apps.or_else(|| Some(super::app::in_dashboard(trace.clone())));
     let options = DashboardOptions {
         record: cli.common.record.clone(),
         setup: Setup {
@@ -122,7 +123,7 @@ fn show(
         drafter,
         clients,
         show: show_of_demo(cli),
-        trace: super::operate::trace_context(),
+        trace,
         chat,
         apps,
         tries: Some(super::add::trial::in_dashboard(&cli.common, telemetry)),
@@ -165,13 +166,13 @@ type Models = (Option<Arc<dyn Drafter>>, Option<OpenChat>);
 
 /// Drafts answers to sampling requests, for the user to edit and send, and opens the user's chat:
 /// both with the model that has a key, in the demo with the embedded one.
-fn models(cli: &Cli) -> Result<Models, ExitStatus> {
+fn models(cli: &Cli, trace: &TraceContext) -> Result<Models, ExitStatus> {
     let models: Models = (None, None);
     #[cfg(feature = "chat")]
-    let models: Models = super::chat::in_dashboard(&cli.common, cli.common.demo)
+    let models: Models = super::chat::in_dashboard(&cli.common, cli.common.demo, trace.clone())
         .map_err(|message| output::refuse(&message))?
         .map_or(models, |(drafter, chat)| (Some(Arc::new(drafter)), Some(chat)));
-    let _ = cli;
+    let _ = (cli, trace);
     Ok(models)
 }
 

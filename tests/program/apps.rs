@@ -115,8 +115,14 @@ struct Shown {
 
 impl Shown {
     fn new(bench: &Bench, args: &[&str]) -> Self {
+        Self::with(bench, args, &[])
+    }
+
+    /// The same with variables of the environment.
+    fn with(bench: &Bench, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let args = [&["app"], args, &["--no-browser", "--json"]].concat();
         let mut command = bench.command(&args);
+        command.envs(variables.iter().copied());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
@@ -347,6 +353,16 @@ async fn what_a_server_asks_during_a_call_of_a_page_is_asked_around_it() {
     let called = shown.logged().await;
     assert_eq!(called["content"][0]["text"], "7 blue, decline, Ada");
     page.until("document.querySelectorAll('.ask').length === 0").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_calls_of_a_page_belong_to_the_trace_of_its_program() {
+    let script = ordering(&json!({"text": "${params._meta.traceparent:-none}"}));
+    let bench = Bench::playing(&[("board", script)]);
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let mut shown = Shown::with(&bench, &["show"], &[("TRACEPARENT", trace)]);
+    let Some(_page) = Page::open_at(shown.url(), &shown.landed()).await else { return };
+    assert_eq!(shown.logged().await["content"][0]["text"], trace);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use ::chat::{ChatSettings, LanguageModel, ModelDrafter, Provider, TurnLimits};
 use ::deck::{Clients, load_policy};
 use base::SafeText;
 use config::Environment;
-use host::{Origin, Principal};
+use host::{Origin, Principal, TraceContext};
 use tui::chat::port::{ChatCommand, ChatNews, Choose, OpenChat};
 
 /// The drafter and the chat of the dashboard; `None` without a model.
@@ -27,7 +27,11 @@ pub type InDashboard = Option<(ModelDrafter, OpenChat)>;
 ///
 /// # Errors
 /// When the settings cannot be used.
-pub fn in_dashboard(common: &Common, is_demo: bool) -> Result<InDashboard, String> {
+pub fn in_dashboard(
+    common: &Common,
+    is_demo: bool,
+    trace: TraceContext,
+) -> Result<InDashboard, String> {
     let env = load::environment(common).unwrap_or_default();
     let provider = is_demo.then_some(Provider::Embedded);
     let settings = ModelArgs { provider, ..ModelArgs::default() }.settings(&env)?;
@@ -41,7 +45,7 @@ pub fn in_dashboard(common: &Common, is_demo: bool) -> Result<InDashboard, Strin
     };
     let most_cost = settings.most_cost(None, &*model, &env)?;
     let files = if is_demo { Vec::new() } else { load::files(common, &env) };
-    let source = ChatSource { settings, env, files, most_cost };
+    let source = ChatSource { settings, env, files, most_cost, trace };
     Ok(Some((ModelDrafter::new(Arc::clone(&model)), open(model, source))))
 }
 
@@ -55,6 +59,8 @@ struct ChatSource {
     files: Vec<std::path::PathBuf>,
     /// Most that a conversation may cost, in dollars.
     most_cost: Option<f64>,
+    /// The trace that its calls belong to.
+    trace: TraceContext,
 }
 
 /// Returns the function that opens a chat with this model.
@@ -70,6 +76,7 @@ fn open(model: Arc<dyn LanguageModel>, source: ChatSource) -> OpenChat {
         let limits = SessionLimits { turn, ..SessionLimits::default() };
         let clients = Clients::default();
         let sessions = ChatSessions::new(host, Arc::clone(&model), limits, store, clients);
+        sessions.trace(source.trace.clone());
         let session = sessions.open(Principal::new(Origin::Dashboard))?;
         session.attach();
         let (commands, queue) = mpsc::channel(16);
@@ -305,7 +312,8 @@ mod tests {
         let host = host::Host::builder().config_text(none).initialize().await.expect("a host");
         let (settings, env) = (ChatSettings::default(), Environment::of_process());
         let (news, mut received) = mpsc::channel(64);
-        let source = ChatSource { settings, env, files: Vec::new(), most_cost: None };
+        let trace = TraceContext::default();
+        let source = ChatSource { settings, env, files: Vec::new(), most_cost: None, trace };
         let chat = open(Arc::new(Embedded), source)(host.clone(), news).expect("a chat");
         let _ = chat.try_send(ChatCommand::Say("hello there".to_owned(), None));
         let done = |news: &ChatNews| matches!(news, ChatNews::Event(e) if e["type"] == "done");
@@ -339,7 +347,8 @@ mod tests {
         let host = host::Host::builder().config_text(none).initialize().await.expect("a host");
         let (settings, env) = (ChatSettings::default(), Environment::of_process());
         let (news, mut received) = mpsc::channel(64);
-        let source = ChatSource { settings, env, files: Vec::new(), most_cost: Some(1.0) };
+        let trace = TraceContext::default();
+        let source = ChatSource { settings, env, files: Vec::new(), most_cost: Some(1.0), trace };
         let chat = open(Arc::new(Embedded), source)(host.clone(), news).expect("a chat");
         let _ = chat.try_send(ChatCommand::Say("hello there".to_owned(), None));
         let done = loop {

@@ -8,13 +8,17 @@ use crate::pty::{Deck, Launch, Size};
 
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-fn started() -> Deck {
+fn launch() -> Launch {
     let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/features/server.py");
     let text = format!(
         "{{\"servers\": {{\"features\": {{\"command\": \"python3\", \"args\": [{:?}]}}}}}}",
         server.display().to_string()
     );
-    let deck = Launch::file(Size::WIDE, &text).env("TRACEPARENT", TRACE).start();
+    Launch::file(Size::WIDE, &text).env("TRACEPARENT", TRACE)
+}
+
+fn started() -> Deck {
+    let deck = launch().start();
     deck.wait("1 ready");
     deck
 }
@@ -63,6 +67,21 @@ fn links_the_trace_and_icons_are_shown() {
     let mut deck = started();
     deck.keys("3");
     deck.wait("data:image/png;base64,iVBORw0KGgo=");
+}
+
+#[cfg(feature = "chat")]
+#[test]
+fn the_calls_of_the_chat_belong_to_the_trace_of_the_dashboard() {
+    let mut deck = launch()
+        .write(".config/mcpdeck/settings.json", r#"{"chat": {"provider": "embedded"}}"#)
+        .start();
+    deck.wait("1 ready");
+    deck.keys("C");
+    deck.wait("embedded");
+    deck.keys("call meta {}");
+    deck.wait("call meta {}");
+    deck.keys("\r");
+    deck.wait(TRACE);
 }
 
 #[test]
