@@ -71,8 +71,8 @@ impl ChatSettings {
     /// # Errors
     /// Names the file and what is wrong with it.
     pub fn read(env: &Environment) -> Result<Self, String> {
-        let Some(folder) = &env.config_dir else { return Ok(Self::default()) };
-        let path = folder.join("mcpdeck").join(SETTINGS);
+        let Some(folder) = env.own_config_dir() else { return Ok(Self::default()) };
+        let path = folder.join(SETTINGS);
         let file: Option<File> =
             load_json(&path, MAX_FILE_BYTES, |text| parse_json(text.as_bytes()))?;
         let mut settings = file.unwrap_or_default().chat;

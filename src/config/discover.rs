@@ -45,9 +45,10 @@ pub fn candidates(env: &Environment) -> Vec<Candidate> {
 }
 
 /// The user's own files: `mcpdeck/mcp.json` in the folder for configuration (`~/.config` on
-/// Linux, `~/Library/Application Support` on macOS, `%APPDATA%` on Windows), then `~/.mcp.json`.
+/// Linux, `~/Library/Application Support` on macOS, `%APPDATA%` on Windows) or `mcp.json` where
+/// `MCPDECK_CONFIG_DIR` says, then `~/.mcp.json`.
 fn user_files(env: &Environment) -> Vec<PathBuf> {
-    let own = env.config_dir.as_ref().map(|dir| dir.join("mcpdeck").join("mcp.json"));
+    let own = env.own_config_dir().map(|dir| dir.join("mcp.json"));
     let home = env.home.as_ref().map(|dir| dir.join(".mcp.json"));
     own.into_iter().chain(home).collect()
 }

@@ -52,6 +52,8 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// The user's configuration folder, for example `~/.config`.
     pub config_dir: Option<PathBuf>,
+    /// Folder for this program's own configuration, where `MCPDECK_CONFIG_DIR` names one.
+    pub named_config_dir: Option<PathBuf>,
     /// Folder for this program's state, for example `~/.local/state/mcpdeck`; overridden by
     /// `MCPDECK_STATE_DIR`.
     pub state_dir: Option<PathBuf>,
@@ -72,19 +74,26 @@ impl Environment {
             })
             .collect();
         let own = |dir: PathBuf| dir.join("mcpdeck");
+        // Empty means unset: approvals kept in the current folder could be written by the project.
+        let named = |variable: &str| {
+            std::env::var_os(variable).filter(|named| !named.is_empty()).map(PathBuf::from)
+        };
         Self {
             vars,
             cwd: std::env::current_dir().unwrap_or_default(),
             home: dirs::home_dir(),
             config_dir: dirs::config_dir(),
-            state_dir: std::env::var_os("MCPDECK_STATE_DIR")
-                // Empty means unset: approvals kept in the current folder could be written by the
-                // project.
-                .filter(|named| !named.is_empty())
-                .map(PathBuf::from)
+            named_config_dir: named("MCPDECK_CONFIG_DIR"),
+            state_dir: named("MCPDECK_STATE_DIR")
                 .or_else(|| dirs::state_dir().or_else(dirs::data_local_dir).map(own)),
             ..Self::default()
         }
+    }
+
+    /// Folder for this program's own configuration: the user's servers, settings, keys and themes.
+    pub fn own_config_dir(&self) -> Option<PathBuf> {
+        let usual = || self.config_dir.as_ref().map(|dir| dir.join("mcpdeck"));
+        self.named_config_dir.clone().or_else(usual)
     }
 
     /// A variable's value.

@@ -324,7 +324,7 @@ pub fn registry(named: Option<&Url>, env: &Environment) -> Result<Registry, Reac
     if let Some(url) = named {
         return Registry::new(url.clone());
     }
-    let path = env.config_dir.as_ref().map(|folder| folder.join("mcpdeck").join("settings.json"));
+    let path = env.own_config_dir().map(|folder| folder.join("settings.json"));
     let settings: Option<RegistrySettings> = match &path {
         Some(path) => load_json(path, MAX_SETTINGS_BYTES, |text| parse_json(text.as_bytes()))
             .map_err(ReachError)?,

@@ -25,15 +25,8 @@ pub struct Places {
 impl Places {
     /// `MCPDECK_CONFIG_DIR` and `MCPDECK_STATE_DIR`, or the system's folders for these.
     pub fn of_process() -> Self {
-        // Empty means unset; otherwise it would name the working directory.
-        let named = |variable: &str| {
-            std::env::var_os(variable).filter(|named| !named.is_empty()).map(PathBuf::from)
-        };
-        let own = |dir: PathBuf| dir.join("mcpdeck");
-        Self {
-            config: named("MCPDECK_CONFIG_DIR").or_else(|| dirs::config_dir().map(own)),
-            state: Environment::of_process().state_dir,
-        }
+        let env = Environment::of_process();
+        Self { config: env.own_config_dir(), state: env.state_dir }
     }
 
     /// The preferences file of a project, identified by its configuration files.

@@ -625,3 +625,28 @@ fn a_call_is_part_of_the_trace_that_the_environment_names() {
     let meta: Value = serde_json::from_str(&wrong.stdout).expect("JSON");
     assert_eq!((meta.get("traceparent"), meta.get("tracestate")), (None, None));
 }
+
+#[test]
+fn the_configuration_folder_that_is_named_holds_all_files_of_the_user() {
+    let bench = Bench::new();
+    let own = bench.path().join("own");
+    std::fs::create_dir(&own).expect("a folder");
+    let echo = json!({
+        "tools": [{"name": "echo", "inputSchema": {"type": "object"}}],
+        "calls": {"echo": {"text": "here"}},
+    });
+    let servers = json!({"servers": {"own": bench.mock("own", &echo, &json!({}))}});
+    bench.write("own/mcp.json", &servers.to_string());
+    bench.write("own/settings.json", r#"{"chat": {"provider": "embedded"}}"#);
+    let run = |args: &[&str]| {
+        let mut command = bench.command(args);
+        command.env("MCPDECK_CONFIG_DIR", &own);
+        crate::support::finish(command, AT_MOST)
+    };
+    assert_eq!(run(&["call", "own.echo"]).stdout.trim(), "here");
+    #[cfg(feature = "chat")]
+    {
+        let done = run(&["chat", "--allow-all", "-p", "call echo {}"]);
+        assert!(done.stdout.contains("here"), "{done:?}");
+    }
+}

@@ -77,7 +77,7 @@ impl SecretStore {
     /// the environment, else from the key file.
     pub fn from_env(env: &Environment) -> Option<Self> {
         let folder = env.state_dir.as_ref()?;
-        let own = env.config_dir.as_ref().map_or_else(|| folder.clone(), |dir| dir.join("mcpdeck"));
+        let own = env.own_config_dir().unwrap_or_else(|| folder.clone());
         let named = env.var(KEY_FILE).filter(|name| !name.is_empty());
         Some(Self {
             file: RightsFile::new(

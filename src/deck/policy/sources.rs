@@ -82,8 +82,8 @@ pub fn keyring_place(name: &str) -> KeyringPlace {
 }
 
 fn command(env: &Environment, helper: &str, argument: &str) -> Result<Vec<String>, String> {
-    let folder = env.config_dir.as_ref().ok_or("the configuration folder is not known")?;
-    let path: PathBuf = folder.join("mcpdeck").join(HELPERS);
+    let folder = env.own_config_dir().ok_or("the configuration folder is not known")?;
+    let path: PathBuf = folder.join(HELPERS);
     let shown = base::text::path::spelled(&path);
     let all = files::load_json(&path, MAX_FILE_BYTES, |text| {
         files::parse_json::<Helpers>(text.as_bytes())

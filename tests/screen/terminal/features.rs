@@ -72,9 +72,8 @@ fn links_the_trace_and_icons_are_shown() {
 #[cfg(feature = "chat")]
 #[test]
 fn the_calls_of_the_chat_belong_to_the_trace_of_the_dashboard() {
-    let mut deck = launch()
-        .write(".config/mcpdeck/settings.json", r#"{"chat": {"provider": "embedded"}}"#)
-        .start();
+    let mut deck =
+        launch().write("config/settings.json", r#"{"chat": {"provider": "embedded"}}"#).start();
     deck.wait("1 ready");
     deck.keys("C");
     deck.wait("embedded");

@@ -92,7 +92,7 @@ fn from_nothing_one_key_takes_what_another_program_has() {
     person.press("1 server of other programs", "\r");
     person.decide("would run 1 command", "y");
     person.deck.wait("1 ready");
-    let file = person.deck.home().join(".config/mcpdeck/mcp.json");
+    let file = person.deck.config_dir().join("mcp.json");
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.contains("\"gremlin\""), "{text}");
     person.call_the_first_tool();
