@@ -98,15 +98,27 @@ impl AnswerStream {
     /// The next event that is complete; `Err` with the length of one over the limit.
     fn next_complete(&mut self) -> Option<Result<Vec<u8>, u64>> {
         match self {
-            Self::Events(events) => {
-                events.next_complete().map(|event| event.over.map_or(Ok(event.data), Err))
-            }
+            Self::Events(events) => events.next_complete().map(|event| match event.stray {
+                Some(stray) => Ok(stray),
+                None => event.over.map_or(Ok(event.data), Err),
+            }),
             Self::Lines(lines) => lines.next_complete(),
             Self::Whole(_, bytes) if bytes.len() > ProviderModel::MAX_EVENT_BYTES => {
                 Some(Err(bytes.len() as u64))
             }
             Self::Whole(None, bytes) if !bytes.is_empty() => Some(Ok(std::mem::take(bytes))),
             Self::Whole(..) => None,
+        }
+    }
+
+    /// What is left at the end: an event without the empty line behind it, or JSON that is in no event.
+    fn rest(&mut self) -> Option<Vec<u8>> {
+        match self {
+            Self::Events(events) => {
+                let (event, _) = events.last()?;
+                Some(event.stray.unwrap_or(event.data))
+            }
+            Self::Lines(_) | Self::Whole(..) => None,
         }
     }
 }
@@ -367,16 +379,14 @@ impl ProviderModel {
                 let data: Value = serde_json::from_slice(event).map_err(|error| {
                     malformed(format!("an event of the answer is not JSON: {error}"))
                 })?;
-                // Without a stream Gemini sends its events as a list.
-                let all = data.as_array().map_or(std::slice::from_ref(&data), Vec::as_slice);
-                for data in all {
-                    if let Some(error) = fault::error_within(data) {
-                        return Err(Fault::reported(None, error));
-                    }
-                    reader.event(data, reply, &mut |delta| shown.pass(delta, on));
-                }
+                read_event(&data, &mut *reader, reply, &mut |delta| shown.pass(delta, on))?;
             }
             if !is_more {
+                // One that was cut off is none.
+                let rest = events.rest().and_then(|rest| serde_json::from_slice(&rest).ok());
+                if let Some(data) = rest {
+                    read_event(&data, &mut *reader, reply, &mut |delta| shown.pass(delta, on))?;
+                }
                 break;
             }
         }
@@ -495,6 +505,23 @@ impl ProviderModel {
         fault.passes &= !fault.message.contains(LACKS_MEMORY);
         after
     }
+}
+
+/// Reads an event of an answer, or a list of them, as Gemini sends without a stream.
+fn read_event(
+    data: &Value,
+    reader: &mut dyn ReplyReader,
+    reply: &mut ModelReply,
+    on: OnDelta<'_>,
+) -> Result<(), Fault> {
+    let all = data.as_array().map_or(std::slice::from_ref(data), Vec::as_slice);
+    for data in all {
+        if let Some(error) = fault::error_within(data) {
+            return Err(Fault::reported(None, error));
+        }
+        reader.event(data, reply, on);
+    }
+    Ok(())
 }
 
 /// A request as it was sent.

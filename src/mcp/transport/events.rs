@@ -76,6 +76,9 @@ pub struct SseEvent {
     pub data: Vec<u8>,
     /// Length of the data of an event over the limit.
     pub over: Option<u64>,
+    /// JSON beside the fields that the standard knows: on a line of its own, or in a field `error`,
+    /// then as a member of that name. Some providers of models report so that a stream failed.
+    pub stray: Option<Vec<u8>>,
     pub(crate) id: Option<String>,
     /// The pause the server asks for.
     pub(crate) retry: Option<Duration>,
@@ -146,7 +149,7 @@ impl SseEvents {
 
     /// What is left at the end of the stream, and what is odd about it: an event without the empty
     /// line that ends it, or JSON that is not in an event at all.
-    pub(crate) fn last(&mut self) -> Option<(SseEvent, &'static str)> {
+    pub fn last(&mut self) -> Option<(SseEvent, &'static str)> {
         if self.lines.unfinished() > 0
             && let Some(line) = self.lines.rest()
             && let Some(event) = self.take(line)
@@ -154,7 +157,7 @@ impl SseEvents {
             return Some((event, "the last event lacks its empty line"));
         }
         let event = std::mem::take(&mut self.event);
-        if !event.data.is_empty() {
+        if !event.data.is_empty() || event.stray.is_some() {
             return Some((event, "the last event lacks its empty line"));
         }
         let data = std::mem::take(&mut self.bare);
@@ -212,6 +215,12 @@ impl SseEvents {
             (b"retry", _) => {
                 let pause = text().parse().ok().map(Duration::from_millis);
                 event.retry = pause.map(|pause| pause.min(MAX_RETRY_INTERVAL));
+            }
+            (b"error", _) if value.starts_with(b"{") && value.len() <= self.limit => {
+                event.stray = Some([b"{\"error\":", value, b"}"].concat());
+            }
+            _ if line.starts_with(b"{") && line.len() <= self.limit => {
+                event.stray = Some(line.to_vec());
             }
             _ => {}
         }

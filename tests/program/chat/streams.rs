@@ -44,6 +44,10 @@ struct Stream {
     /// Text that stands in no request.
     #[serde(default)]
     not_sent: Vec<String>,
+    /// Words that the user is told.
+    told: Option<String>,
+    /// The whole reasoning, as it is told.
+    reasoning: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -115,6 +119,24 @@ async fn every_recorded_stream_is_read_and_its_state_goes_back() {
         assert_eq!(word(&reason), it.reason, "{about}: {:?}", scene.events());
         assert_eq!(scene.has(StatusKind::Retrying), it.retried, "{about}: {:?}", scene.events());
         let Some(ChatEvent::Done { rounds, .. }) = scene.events().pop() else { panic!("no end") };
+        // What is not to be made, no server sees.
+        if rounds == 1 {
+            assert!(scene.results().is_empty(), "{about}: {:?}", scene.results());
+        }
+        let statuses = || {
+            scene.events().into_iter().filter_map(|event| match event {
+                ChatEvent::Status { status, message, .. } => Some((status, message?)),
+                _ => None,
+            })
+        };
+        if let Some(words) = &it.told {
+            assert!(statuses().any(|(_, told)| told.contains(words)), "{about}: {words}");
+        }
+        if let Some(reasoning) = &it.reasoning {
+            let told = statuses().filter(|(status, _)| *status == StatusKind::Reasoning);
+            let told: String = told.map(|(_, told)| told).collect();
+            assert_eq!(told, *reasoning, "{about}");
+        }
         let usual = if it.calls.is_empty() { 1 } else { 2 };
         assert_eq!(rounds, it.rounds.unwrap_or(usual), "{about}");
         let first = talk.messages.iter().find_map(|message| match message {
