@@ -68,6 +68,8 @@ impl Default for TurnLimits {
 
 /// How often in a turn the conversation is made to fit what a refusal tells.
 const MAX_NARROWED_COUNT: u32 = 4;
+/// What is told of the provider's words on the end of an answer, in characters.
+const MAX_REASON_CHARS: usize = 400;
 /// Maximum size of a call's result, in bytes; longer ones are shortened.
 const MAX_RESULT_BYTES: usize = 200_000;
 /// Least time between two reports of the progress of one call, but for the last one.
@@ -148,6 +150,17 @@ impl Conversation {
         self.model = identity;
     }
 
+    /// Withholds the last message of the user, with what it led to, from the provider.
+    fn withhold_last(&mut self) {
+        let last = self.messages.iter_mut().rev().find_map(|message| match message {
+            ChatMessage::User { withheld, .. } => Some(withheld),
+            ChatMessage::Assistant(_) | ChatMessage::Tool { .. } => None,
+        });
+        if let Some(withheld) = last {
+            *withheld = true;
+        }
+    }
+
     /// Truncates the conversation before message `at` of the user, counted from 0, and returns that
     /// message.
     pub fn rewind(&mut self, at: usize) -> Option<ChatMessage> {
@@ -156,6 +169,17 @@ impl Conversation {
         let (first, _) = self.messages.iter().enumerate().filter(asked).nth(at)?;
         self.messages.drain(first..).next()
     }
+}
+
+/// The messages that are sent to the provider.
+fn sent(messages: &[ChatMessage]) -> impl Iterator<Item = &ChatMessage> {
+    let mut is_withheld = false;
+    messages.iter().filter(move |message| {
+        if let ChatMessage::User { withheld, .. } = message {
+            is_withheld = *withheld;
+        }
+        !is_withheld
+    })
 }
 
 /// Receives every event of a turn.
@@ -262,7 +286,7 @@ impl Agent {
         let media = std::mem::take(&mut talk.attached);
         let (attached, mut text) = (talk.written.take(), text.to_owned());
         if media.is_empty() {
-            return ChatMessage::User { text, attached, media };
+            return ChatMessage::User { text, attached, withheld: false, media };
         }
         let model = self.model();
         // What it takes is known after that.
@@ -272,7 +296,7 @@ impl Agent {
             let said = all.take(Some(&one.mime), &one.data, |mime| model.takes(mime));
             let _ = write!(text, "\n{said}");
         }
-        ChatMessage::User { text, attached, media: all.media }
+        ChatMessage::User { text, attached, withheld: false, media: all.media }
     }
 
     /// Answers one message of the user. The last event is [`ChatEvent::Done`].
@@ -307,6 +331,7 @@ impl Agent {
             failures: HashMap::new(),
             whole: Mutex::new(std::mem::take(&mut talk.whole)),
             narrowed: 0,
+            ended: None,
         };
         let reason = match turn.run(talk).await {
             Ok(reason) => reason,
@@ -319,6 +344,9 @@ impl Agent {
                     attempts: error.attempts,
                     tokens: error.tokens,
                 });
+                if error.kind == LlmErrorKind::Filtered {
+                    turn.withhold(talk);
+                }
                 DoneReason::Failed
             }
         };
@@ -331,7 +359,7 @@ impl Agent {
         let unknown_tools = self.unknown.lock().get(model.name()).cloned().unwrap_or_default();
         on_event(ChatEvent::Done {
             reason,
-            message: reason.in_words().to_owned(),
+            message: turn.ended.take().unwrap_or_else(|| reason.in_words().to_owned()),
             rounds: turn.rounds,
             tool_calls: turn.calls,
             usage: turn.usage,
@@ -370,6 +398,8 @@ struct AgentTurn<'a> {
     whole: Mutex<WholeResults>,
     /// How often the provider said that what was sent does not fit.
     narrowed: u32,
+    /// What the provider said of the end, with the words of ours.
+    ended: Option<String>,
 }
 
 impl AgentTurn<'_> {
@@ -409,7 +439,7 @@ impl AgentTurn<'_> {
                 // A result was shortened for the first time.
                 prompt = self.prompt(prompt.system, &catalog);
             }
-            prompt.messages.clone_from(&talk.messages);
+            prompt.messages = sent(&talk.messages).cloned().collect();
             let asked = self.ask(talk, &prompt).await;
             let mut reply = match asked {
                 Ok(Some(reply)) => reply,
@@ -432,28 +462,47 @@ impl AgentTurn<'_> {
             self.bill(&prompt, reply.usage);
             distinguish(&mut reply, &talk.messages);
             let (calls, stop) = (reply.calls.clone(), reply.stop);
-            let is_empty = reply.text.trim().is_empty();
+            let (is_empty, why) = (reply.text.trim().is_empty(), std::mem::take(&mut reply.why));
             talk.messages.push(ChatMessage::Assistant(reply));
-            if calls.is_empty() {
+            if calls.is_empty() || stop.voids_calls() {
                 let reason = match stop {
                     Stop::Paused => continue,
                     Stop::End if is_empty => DoneReason::Empty,
                     Stop::End => DoneReason::End,
                     Stop::Length => DoneReason::Length,
-                    Stop::Filtered => DoneReason::Filtered,
+                    Stop::Filtered | Stop::Declined => DoneReason::Filtered,
                     Stop::Refused => DoneReason::Refused,
                     Stop::NoCall => DoneReason::NoCall,
                     Stop::Halted => DoneReason::Halted,
                 };
-                if let Some(why) = reason.shortcoming() {
-                    (self.on_event)(ChatEvent::status(StatusKind::Stopped, why));
+                // Every call has a result, as providers require pairs.
+                talk.messages.extend(calls.iter().map(|call| not_made(call, reason)));
+                if stop == Stop::Declined {
+                    self.withhold(talk);
                 }
+                self.end(reason, &why);
                 return Ok(reason);
             }
             if let Some(reason) = self.call_all(talk, &catalog, &calls).await {
                 return Ok(self.stop(talk, reason));
             }
         }
+    }
+
+    /// Tells what is missing from an answer that ended by itself, with the provider's words.
+    fn end(&mut self, reason: DoneReason, why: &str) {
+        let Some(missing) = reason.shortcoming() else { return };
+        let why = SafeText::cut(why.trim(), MAX_REASON_CHARS);
+        let told = if why.is_empty() { missing.to_owned() } else { format!("{missing}: {why}") };
+        (self.on_event)(ChatEvent::status(StatusKind::Stopped, told.clone()));
+        self.ended = Some(told);
+    }
+
+    /// Withholds what a filter refused: it would refuse everything that is sent with it.
+    fn withhold(&self, talk: &mut Conversation) {
+        talk.withhold_last();
+        let told = "the message that the filter refused is not sent with those that follow";
+        (self.on_event)(ChatEvent::status(StatusKind::LeftOut, told));
     }
 
     /// The prompt without its messages: the tools of the servers, and the chat's own once a result was
@@ -607,7 +656,7 @@ impl AgentTurn<'_> {
         until: usize,
         limit: u64,
     ) -> Result<bool, LlmError> {
-        let said = talk.messages[..until].iter().map(|message| match message {
+        let said = sent(&talk.messages[..until]).map(|message| match message {
             ChatMessage::User { text, .. } => format!("Person: {text}"),
             ChatMessage::Assistant(reply) => {
                 let calls = reply.calls.iter().map(|call| format!(" [calls {}]", call.name));
@@ -993,6 +1042,9 @@ fn not_made(call: &ToolCall, reason: DoneReason) -> ChatMessage {
     let why = match reason {
         DoneReason::Aborted => "the person stopped the turn",
         DoneReason::Loop => "the same call gave the same result before",
+        DoneReason::Filtered | DoneReason::Refused | DoneReason::Halted => {
+            "the answer ended before it was whole"
+        }
         _ => "the turn was stopped",
     };
     let (id, name) = (call.id.clone(), call.name.clone());

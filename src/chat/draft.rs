@@ -37,7 +37,13 @@ impl Drafter for ModelDrafter {
             }
             let reply = model.reply(&prompt(&params), &mut |_| {}).await;
             let reply = reply.map_err(|error| error.to_string())?;
-            let reason = if reply.stop == Stop::Length { "maxTokens" } else { "endTurn" };
+            let reason = match reply.stop {
+                Stop::Length => "maxTokens",
+                Stop::End | Stop::Refused | Stop::NoCall | Stop::Paused => "endTurn",
+                Stop::Filtered | Stop::Declined | Stop::Halted => {
+                    return Err("the provider ended the answer before it was whole".to_owned());
+                }
+            };
             Ok(json!({
                 "role": "assistant",
                 "content": {"type": "text", "text": reply.text},

@@ -32,7 +32,7 @@ impl UserInput {
     /// Takes the files of a message that this one replaces; returns whether all of them are still
     /// there: pictures are not stored.
     pub fn take_files(&mut self, replaced: &ChatMessage) -> bool {
-        let ChatMessage::User { text, attached: Some(files), media } = replaced else {
+        let ChatMessage::User { text, attached: Some(files), media, .. } = replaced else {
             return true;
         };
         if media.len() < files.pictures {
@@ -121,6 +121,7 @@ mod tests {
         let old = |media| ChatMessage::User {
             text: text.clone(),
             attached: Some(Box::new(files.clone())),
+            withheld: false,
             media,
         };
         let mut input = UserInput::from("look again".to_owned());

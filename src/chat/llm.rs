@@ -2,12 +2,13 @@
 //! Independent of wire formats.
 
 use std::fmt;
+use std::ops::Not;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::media::ToolMedia;
 use base::text::SafeText;
@@ -43,6 +44,10 @@ pub enum ChatMessage {
         /// What of it the user wrote, where files go with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attached: Option<Box<WithFiles>>,
+        /// Whether it is not sent any more, nor what it led to: a filter of the provider refused it,
+        /// and would refuse all that comes with it.
+        #[serde(default, skip_serializing_if = "Not::not")]
+        withheld: bool,
         /// Pictures that were attached, for a model that takes them. They are not stored: the text
         /// names them.
         #[serde(skip)]
@@ -103,12 +108,15 @@ pub struct ModelReply {
     /// Why it ended.
     #[serde(skip)]
     pub stop: Stop,
+    /// What the provider says of that.
+    #[serde(skip)]
+    pub why: String,
 }
 
 impl ChatMessage {
     /// A message of the user that is text alone.
     pub fn user(text: impl Into<String>) -> Self {
-        Self::User { text: text.into(), attached: None, media: Vec::new() }
+        Self::User { text: text.into(), attached: None, withheld: false, media: Vec::new() }
     }
 
     /// Its pictures and sounds.
@@ -121,6 +129,19 @@ impl ChatMessage {
 }
 
 impl ModelReply {
+    /// Marks the last call as cut off, where the answer ended at its longest before the arguments did:
+    /// without any they would be taken for none.
+    pub(crate) fn cut_last_call(&mut self) {
+        let is_open = |call: &ToolCall| {
+            call.problem.is_some() || call.arguments.as_object().is_some_and(Map::is_empty)
+        };
+        if self.stop == Stop::Length
+            && let Some(call) = self.calls.pop_if(|call| is_open(call))
+        {
+            self.calls.push(call.unfinished());
+        }
+    }
+
     /// Whether it says and asks nothing.
     pub fn is_blank(&self) -> bool {
         self.calls.is_empty() && self.text.trim().is_empty()
@@ -193,6 +214,8 @@ pub enum Stop {
     Length,
     /// The provider's content filter cut it off.
     Filtered,
+    /// The same, and the provider wants what was asked left out from now on.
+    Declined,
     /// The model refused to answer; the text, if any, says why.
     Refused,
     /// The provider says that the model calls a tool, and sent no call.
@@ -201,6 +224,16 @@ pub enum Stop {
     Halted,
     /// The provider paused a long turn; it goes on when it is asked again.
     Paused,
+}
+
+impl Stop {
+    /// Whether calls of the answer are not to be made: the provider itself does not stand by it.
+    pub(crate) const fn voids_calls(self) -> bool {
+        match self {
+            Self::Filtered | Self::Declined | Self::Refused | Self::Halted => true,
+            Self::End | Self::Length | Self::NoCall | Self::Paused => false,
+        }
+    }
 }
 
 /// Tokens of one answer or of a turn.

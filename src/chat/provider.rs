@@ -394,8 +394,13 @@ impl ProviderModel {
             return Err(Fault::new(LlmErrorKind::Cut, "the answer was cut off"));
         }
         shown.finish(reply, on);
-        if reply.stop == Stop::Filtered && reply.text.is_empty() && reply.calls.is_empty() {
-            let message = "the provider's content filter refused to answer";
+        reply.cut_last_call();
+        let is_filtered = matches!(reply.stop, Stop::Filtered | Stop::Declined);
+        if is_filtered && reply.text.is_empty() && reply.calls.is_empty() {
+            let mut message = "the provider's content filter refused to answer".to_owned();
+            if !reply.why.is_empty() {
+                _ = write!(message, ": {}", reply.why);
+            }
             return Err(Fault::new(LlmErrorKind::Filtered, message));
         }
         Ok(())

@@ -264,7 +264,7 @@ impl ChatSession {
             if session.store.is_some() {
                 let mut talk = talk.clone();
                 let (text, media) = (text.clone(), Vec::new());
-                talk.messages.push(ChatMessage::User { text, attached, media });
+                talk.messages.push(ChatMessage::User { text, attached, withheld: false, media });
                 let session = Arc::clone(&session);
                 asked = Some(tokio::spawn(async move { session.keep(&talk, 0).await }));
             }

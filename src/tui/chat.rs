@@ -176,7 +176,7 @@ impl ChatScreen {
                 if word == "retrying" {
                     self.void_answer();
                 }
-                if matches!(word, "leftOut" | "stopped") {
+                if matches!(word, "leftOut" | "stopped" | "shortened" | "summarised") {
                     self.end_text();
                     self.push(ChatPart::Note(SafeText::cut(text("message"), 400)));
                 }
@@ -192,6 +192,10 @@ impl ChatScreen {
                 self.is_busy = false;
                 self.status = SafeText::default();
                 self.spent = spent(event).iter().map(|text| SafeText::cut(text, 120)).collect();
+                // How it ended is told once.
+                let ended = SafeText::cut(text("message"), 400);
+                let is_it = |entry: &mut ChatEntry| matches!(&entry.part, ChatPart::Note(told) if *told == ended);
+                let _ = self.entries.pop_if(is_it);
                 let note = turn_note(event);
                 self.push(ChatPart::Note(SafeText::cut(&note, 400)));
                 self.turn = event.clone();

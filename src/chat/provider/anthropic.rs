@@ -225,7 +225,12 @@ impl ReplyReader for AnthropicReader {
                 match text("/delta/stop_reason").unwrap_or_default() {
                     "max_tokens" | "model_context_window_exceeded" => reply.stop = Stop::Length,
                     "tool_use" => self.announces_call = true,
-                    "refusal" => reply.stop = Stop::Filtered,
+                    "refusal" => {
+                        // What led to it is to be left out (Anthropic guide, Streaming refusals).
+                        reply.stop = Stop::Declined;
+                        let why = text("/delta/stop_details/explanation").unwrap_or_default();
+                        why.clone_into(&mut reply.why);
+                    }
                     "pause_turn" => reply.stop = Stop::Paused,
                     _ => {}
                 }

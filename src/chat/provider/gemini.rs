@@ -125,8 +125,9 @@ impl ReplyReader for GeminiReader {
             reply.usage.output = number("candidatesTokenCount").unwrap_or_default()
                 + number("thoughtsTokenCount").unwrap_or_default();
         }
-        if data.pointer("/promptFeedback/blockReason").is_some() {
+        if let Some(reason) = data.pointer("/promptFeedback/blockReason") {
             reply.stop = Stop::Filtered;
+            reason.as_str().unwrap_or_default().clone_into(&mut reply.why);
             self.is_done = true;
         }
         let parts = data.pointer("/candidates/0/content/parts").and_then(Value::as_array);
@@ -155,31 +156,36 @@ impl ReplyReader for GeminiReader {
                 reply.calls.push(ToolCall { signature, extra, ..call });
             }
         }
-        match data.pointer("/candidates/0/finishReason").and_then(Value::as_str) {
-            None => return,
-            Some("MAX_TOKENS") => reply.stop = Stop::Length,
-            Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE") => {
+        let finish = |key: &str| data.pointer(&format!("/candidates/0/{key}"))?.as_str();
+        let Some(reason) = finish("finishReason") else { return };
+        let says = finish("finishMessage").filter(|says| !says.is_empty());
+        let says = says.map(|says| cut(says, MAX_MESSAGE_BYTES));
+        match reason {
+            "MAX_TOKENS" => reply.stop = Stop::Length,
+            "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" => {
                 let call = ToolCall::new(call_id(), "tool".to_owned(), "");
-                let says = data.pointer("/candidates/0/finishMessage").and_then(Value::as_str);
-                let says = says.filter(|says| !says.is_empty());
-                let says = says.map(|says| format!(": {}", cut(says, MAX_MESSAGE_BYTES)));
+                let says = says.map(|says| format!(": {says}"));
                 let problem =
                     format!("the model wrote a malformed call{}", says.unwrap_or_default());
                 reply.calls.push(ToolCall { problem: Some(problem), ..call });
             }
-            Some(
-                "SAFETY"
-                | "RECITATION"
-                | "BLOCKLIST"
-                | "PROHIBITED_CONTENT"
-                | "SPII"
-                | "IMAGE_SAFETY"
-                | "IMAGE_PROHIBITED_CONTENT"
-                | "IMAGE_RECITATION",
-            ) => reply.stop = Stop::Filtered,
-            Some("STOP") => {}
+            "SAFETY"
+            | "RECITATION"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION" => {
+                reply.stop = Stop::Filtered;
+                says.unwrap_or(reason).clone_into(&mut reply.why);
+            }
+            "STOP" => {}
             // `OTHER`, `LANGUAGE`, `TOO_MANY_TOOL_CALLS` and what may come.
-            Some(_) => reply.stop = Stop::Halted,
+            _ => {
+                reply.stop = Stop::Halted;
+                says.unwrap_or(reason).clone_into(&mut reply.why);
+            }
         }
         self.is_done = true;
     }

@@ -444,6 +444,14 @@ impl OpenAiReader {
     }
 }
 
+/// What a filter found, by its results for each kind of content (Azure `OpenAI` guide, Content
+/// filtering).
+pub(super) fn filtered_for(results: &Value) -> String {
+    let found = results.as_object().into_iter().flatten();
+    let found = found.filter(|(_, result)| result["filtered"] == true);
+    found.map(|(kind, _)| kind.replace('_', " ")).collect::<Vec<_>>().join(", ")
+}
+
 /// The text of a list of parts, and the reasoning among them (Mistral, Magistral models).
 fn parts(content: &Value) -> [String; 2] {
     let mut out = [String::new(), String::new()];
@@ -520,7 +528,12 @@ impl ReplyReader for OpenAiReader {
             Finish::Whole => {}
             Finish::Call => self.announces_call = true,
             Finish::Broken => self.is_broken = true,
-            Finish::Short(stop) => reply.stop = stop,
+            Finish::Short(stop) => {
+                reply.stop = stop;
+                if stop == Stop::Filtered {
+                    reply.why = filtered_for(&choice["content_filter_results"]);
+                }
+            }
         }
         self.is_done = true;
     }
@@ -551,9 +564,7 @@ impl ReplyReader for OpenAiReader {
         });
         for PartialCall { id, name, arguments, extra, .. } in open {
             let id = if id.is_empty() { call_id() } else { id };
-            let call = ToolCall { extra, ..ToolCall::new(id, name, &arguments) };
-            let is_cut = call.problem.is_some() && reply.stop == Stop::Length;
-            reply.calls.push(if is_cut { call.unfinished() } else { call });
+            reply.calls.push(ToolCall { extra, ..ToolCall::new(id, name, &arguments) });
         }
         if self.announces_call && reply.calls.is_empty() && reply.stop == Stop::End {
             reply.stop = Stop::NoCall;

@@ -217,11 +217,15 @@ fn the_end_of_a_turn_and_its_cost_are_told_in_words() {
         "toolCalls": 0, "usage": {"input": 1200, "cached": 800, "output": 64}, "cost": 0.00123,
         "sessionCost": 0.5, "costs": [{"server": "a", "definitions": 10, "guidance": 0, "dollars": 0.001}],
     });
-    let screen = screen(&[done]);
+    // Told before, it is told once.
+    let said = json!({"type": "status", "status": "stopped",
+        "message": "the answer was cut off at its maximum length"});
+    let screen = screen(&[said, done]);
     let spent: Vec<&str> = screen.spent.iter().map(SafeText::as_str).collect();
     let long = "1200 in (800 cached), 64 out · $0.0012, $0.5000 in all";
     assert_eq!(spent, [long, "1200 in, 64 out · $0.5000 in all", "$0.5000 in all"]);
     let lines = shown(&screen).replace('\n', " ");
     assert!(lines.starts_with("the answer was cut off at its maximum length: 0 calls"), "{lines}");
+    assert_eq!(lines.matches("cut off").count(), 1, "{lines}");
     assert!(lines.contains("a 10 $0.0010"), "{lines}");
 }

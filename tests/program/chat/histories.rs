@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Scene, call, model, remote, text};
-use crate::provider::{Answer, Provider};
+use crate::provider::{Answer, Provider, Request};
 
 fn named(format: Format, name: &str, provider: &Provider) -> Arc<ProviderModel> {
     let config = RemoteConfig { model: name.to_owned(), ..remote(format, provider) };
@@ -112,6 +112,51 @@ async fn an_answer_that_holds_nothing_stops_no_later_turn() {
 }
 
 /// Two calls of one answer, at places of their own, with one id or none.
+/// Requests that hold these words.
+fn holding<'a>(requests: &'a [Request], words: &str) -> Vec<&'a Request> {
+    requests.iter().filter(|request| request.body.to_string().contains(words)).collect()
+}
+
+#[tokio::test]
+async fn what_a_filter_refused_is_not_sent_with_what_follows() {
+    let filtered = |message: &str| {
+        let error = json!({"code": "content_filter", "message": message, "innererror":
+            {"content_filter_result": {"jailbreak": {"detected": true, "filtered": true}}}});
+        Answer::Status(400, "", json!({"error": error}))
+    };
+    let declined = std::fs::read_to_string(
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("fixtures/streams/anthropic-refusal.sse"),
+    );
+    for (format, refusal) in [
+        (Format::OpenAi, filtered("The prompt was flagged")),
+        (Format::Gemini, Answer::Filtered),
+        (Format::Anthropic, Answer::Recorded(declined.unwrap())),
+    ] {
+        let scene = Scene::new().await;
+        let answers = vec![text("Hello."), call("a__read", "{}"), refusal, text("Well.")];
+        let provider = Provider::new(answers);
+        let model = named(format, "test-model", &provider);
+        let mut talk = Conversation::default();
+        let turn = async |talk: &mut _, text| scene.turn(model.clone(), talk, text).await;
+        assert_eq!(turn(&mut talk, "first words").await, DoneReason::End, "{format:?}");
+        let reason = turn(&mut talk, "bad words").await;
+        assert!(matches!(reason, DoneReason::Failed | DoneReason::Filtered), "{format:?}");
+        assert!(scene.has(StatusKind::LeftOut), "{format:?}: {:?}", scene.events());
+        // Where it is stored, it stays out.
+        let stored = serde_json::to_string(&talk).unwrap();
+        let mut talk: Conversation = serde_json::from_str(&stored).unwrap();
+        assert_eq!(turn(&mut talk, "good words").await, DoneReason::End, "{format:?}");
+        let requests = provider.requests();
+        assert_eq!(holding(&requests, "bad words").len(), 2, "{format:?}");
+        let last = requests.last().unwrap().body.to_string();
+        assert!(last.contains("first words") && last.contains("Hello."), "{format:?}: {last}");
+        // It is shown, and can be edited.
+        assert!(stored.contains("bad words"), "{stored}");
+        assert_eq!(talk.messages.len(), 8 - usize::from(format != Format::Anthropic), "{format:?}");
+    }
+}
+
 fn twice(format: Format, id: &str) -> Answer {
     let events: Vec<Value> = if format == Format::Anthropic {
         let call = |at: usize| {
