@@ -482,6 +482,8 @@ impl ProviderModel {
                     self.advise(&mut fault).await;
                 } else if fault.names_model() {
                     self.advise_model(&mut fault).await;
+                } else if fault.lacks_tools() && !is_fenced {
+                    fault.message.push_str(FENCED);
                 }
                 return Err(self.error(fault, tokens, attempt));
             }
@@ -601,6 +603,8 @@ fn estimate(reply: &mut ModelReply, tokens: u64) {
     }
 }
 
+/// What helps with a model that has no tool calls.
+const FENCED: &str = "; --fenced is for models without tool calls of their own";
 /// How Ollama says that a model and its context are too large for the machine.
 const LACKS_MEMORY: &str = "requires more system memory";
 
@@ -883,9 +887,7 @@ impl ProviderModel {
             _ if fault.message.contains(LACKS_MEMORY) => {
                 "; a smaller model, or one with less precision, fits".to_owned()
             }
-            (_, Some(400)) if fault.message.contains("does not support tools") => {
-                "; --fenced is for models without tool calls of their own".to_owned()
-            }
+            (_, Some(400)) if fault.message.contains("does not support tools") => FENCED.to_owned(),
             _ => return,
         };
         fault.message.push_str(&more);

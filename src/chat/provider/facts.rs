@@ -228,7 +228,9 @@ pub(super) fn refused_context(message: &str) -> Option<u64> {
         "maximum context length is ",
         "available context size (",
         "maximum number of tokens allowed (",
+        "context length of only ",
         "context length of ",
+        ">= n_ctx (",
         "context window of ",
         "context size of ",
         // What the account may send in a minute, in one request.
@@ -298,6 +300,8 @@ mod tests {
     #[test]
     fn the_size_of_a_refusal_is_what_the_model_takes_and_not_what_was_sent() {
         for (message, size) in [
+            ("Cannot truncate prompt with n_keep (23783) >= n_ctx (4096)", Some(4_096)),
+            ("the model is loaded with context length of only 7866 tokens", Some(7_866)),
             (
                 "This model's maximum context length is 128000 tokens. However, you requested \
                  130000 tokens (121808 in the messages, 8192 in the completion).",

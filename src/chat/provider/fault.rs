@@ -6,6 +6,11 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::llm::{LlmErrorKind, TokenUsage};
+use crate::provider::openai::filtered_for;
+use base::text::cut;
+
+/// What is told of what a model wrote instead of a call, in bytes.
+const MAX_WROTE_BYTES: usize = 200;
 
 /// The words of an error: `message` with most, `detail` or `errors` with others, as text or as a list of
 /// the fields at fault (Mistral, vLLM: `loc` and `msg`); and what a router was told itself (`OpenRouter`
@@ -45,7 +50,16 @@ fn error_text(error: &Value) -> String {
     let flagged = error.pointer("/metadata/reasons").and_then(Value::as_array);
     let flagged: Vec<&str> = flagged.into_iter().flatten().filter_map(Value::as_str).collect();
     let behind = if behind.is_empty() { flagged.join(", ") } else { behind };
-    if behind.is_empty() { text } else { format!("{text}: {behind}") }
+    let inner = error.get("innererror").or_else(|| error.get("inner_error"));
+    let found = inner.map(|inner| filtered_for(&inner["content_filter_result"]));
+    let behind = found.filter(|found| !found.is_empty()).unwrap_or(behind);
+    // What Groq's model wrote instead of a call.
+    let wrote = error.get("failed_generation").and_then(Value::as_str).unwrap_or_default();
+    let behind = if wrote.is_empty() { behind } else { cut(wrote, MAX_WROTE_BYTES).to_owned() };
+    // The words of llama.cpp name no size (ggml-org/llama.cpp#15780).
+    let size = error.get("n_ctx").and_then(Value::as_u64).filter(|_| !text.contains(" tokens"));
+    let behind = size.map_or(behind, |size| format!("it has a context size of {size} tokens"));
+    if behind.is_empty() { text } else { format!("{}: {behind}", text.trim_end_matches('.')) }
 }
 
 /// The error that an event of an answer holds: in a field of its own, within the response (`OpenAI`
@@ -65,7 +79,7 @@ pub(super) fn error_within(event: &Value) -> Option<&Value> {
 }
 
 /// How providers say that a prompt does not fit.
-const TOO_LONG: [&str; 8] = [
+const TOO_LONG: [&str; 9] = [
     "context_length",
     "too long",
     "maximum context",
@@ -73,6 +87,8 @@ const TOO_LONG: [&str; 8] = [
     "context length",
     "context window",
     "input token count",
+    // LM Studio (continuedev/continue#10864).
+    ">= n_ctx",
     // One request above what the account may send in a minute (Groq guide, Rate limits; OpenAI guide,
     // Rate limits): waiting does not help.
     "request too large",
@@ -95,8 +111,8 @@ const SPENT: [&str; 9] = [
 
 /// How providers say that a filter refused the prompt (Azure `OpenAI` guide, Content filtering; `OpenRouter`
 /// API reference, Errors, moderation; Alibaba Model Studio guide, Error messages; `DeepSeek`'s words;
-/// Anthropic's words).
-const FILTERED: [&str; 8] = [
+/// Anthropic's words; xAI's words).
+const FILTERED: [&str; 9] = [
     "content_filter",
     "content management policy",
     "content_policy_violation",
@@ -105,6 +121,7 @@ const FILTERED: [&str; 8] = [
     "content exists risk",
     "requires moderation",
     "prompt was flagged",
+    "content violates usage guidelines",
 ];
 
 /// How providers say with status 400 that the key is wrong (Gemini guide, Troubleshooting; xAI guide,
@@ -205,6 +222,22 @@ impl Fault {
         self.kind == LlmErrorKind::Refused
             && (is_named || is_signature)
             && !text.contains("not supported")
+    }
+
+    /// Whether the provider says that the model calls no tools (vLLM guide, Tool calling; `OpenRouter` API
+    /// reference, Errors; Groq guide, Tool use; Gemini API, Gemma models).
+    pub(super) fn lacks_tools(&self) -> bool {
+        const WORDS: [&str; 7] = [
+            "--enable-auto-tool-choice",
+            "support tool use",
+            "support tools",
+            "support tool calling",
+            "tool calling is not supported",
+            "function calling is not",
+            "support function calling",
+        ];
+        let text = self.message.to_lowercase();
+        matches!(self.status, Some(400 | 404 | 422)) && WORDS.iter().any(|word| text.contains(word))
     }
 
     /// Whether the provider says that it has no such model.
@@ -426,6 +459,30 @@ mod tests {
             }
             let expected = seconds.map(Duration::from_secs_f64);
             assert_eq!(asked_delay(&map, now), expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn what_helps_is_found_in_the_words_of_each_server() {
+        use LlmErrorKind as K;
+        let kind = |status, error: Value| Fault::reported(Some(status), &error);
+        let template = "Cannot truncate prompt with n_keep (23783) >= n_ctx (4096)";
+        assert_eq!(kind(400, json!(template)).kind, K::TooLong);
+        let blocked = "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO";
+        assert_eq!(kind(403, json!(blocked)).kind, K::Filtered);
+        let small = json!({"code": 400, "type": "exceed_context_size_error", "n_ctx": 2_048,
+            "message": "the request exceeds the available context size, try increasing it"});
+        let small = kind(400, small);
+        assert!(small.kind == K::TooLong && small.message.ends_with("size of 2048 tokens"));
+        let wrote = json!({"code": "tool_use_failed", "failed_generation": "<function=read>",
+            "message": "Failed to call a function. See 'failed_generation' for more details."});
+        assert!(kind(400, wrote).message.ends_with("details: <function=read>"));
+        for words in [
+            "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
+            "No endpoints found that support tool use.",
+            "Function calling is not enabled for models/gemma-3-27b-it",
+        ] {
+            assert!(kind(400, json!({"message": words})).lacks_tools(), "{words}");
         }
     }
 

@@ -493,14 +493,17 @@ impl ReplyReader for OpenAiReader {
             self.thinking.push_str(&reasoning);
             on(Delta::Reasoning(reasoning));
         }
+        let mut told = "";
         for key in [REASONING, "reasoning"] {
             // An empty one is one: it goes back as it came.
             let more = delta[key].as_str().filter(|more| key == REASONING || !more.is_empty());
             if let Some(more) = more {
                 self.reasoning.entry(key).or_default().push_str(more);
-                if !more.is_empty() {
+                // Some send the same in both fields (vllm-project/vllm#34030).
+                if !more.is_empty() && more != told {
                     on(Delta::Reasoning(more.to_owned()));
                 }
+                told = more;
             }
         }
         if let Some(more) = delta["refusal"].as_str().filter(|more| !more.is_empty()) {
