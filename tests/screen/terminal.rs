@@ -11,3 +11,4 @@ mod dev;
 mod features;
 mod first_minute;
 mod suites;
+mod why;
