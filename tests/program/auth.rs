@@ -9,6 +9,7 @@ mod mock;
 mod moved;
 mod program;
 mod servers;
+mod strays;
 mod without_page;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
+use super::grant::is_code;
 use super::step::AuthFailure;
 use base::address::is_loopback;
 use config::OAuthConfig;
@@ -78,6 +79,8 @@ impl Loopback {
     const READ_TIMEOUT: Duration = Duration::from_secs(5);
     /// Most connections served at the same time.
     const MAX_CONNECTIONS: usize = 16;
+    /// Most answers to other sign-ins that the user is told of.
+    const MAX_STRAYS_TOLD: usize = 8;
     /// Range of new ports: below the ephemeral ports (from 32768 on Linux, 49152 elsewhere), so
     /// that no outgoing connection occupies it at the next sign-in.
     const PORTS: std::ops::Range<u16> = 20_000..32_768;
@@ -124,22 +127,28 @@ impl Loopback {
         Some(target.at(self.port))
     }
 
-    /// Waits for a request to the path that `accepts` approves; others get a 404. Browsers open
-    /// connections that they do not use, so several are served at the same time.
-    pub(super) async fn callback(&self, accepts: impl Fn(&str) -> bool) -> String {
+    /// Waits for the answer to the sign-in of `state`, and gives its address. An answer to none, or
+    /// to another, is told to the browser and to `strayed`, and nothing of it is used (RFC 6749,
+    /// section 10.12). Browsers open connections that they do not use, so several are served at the
+    /// same time.
+    pub(super) async fn callback(&self, state: &str, strayed: impl Fn(&StrayAnswer)) -> String {
         let mut open = FuturesUnordered::new();
+        let mut strays = 0;
         loop {
             tokio::select! {
                 accepted = self.accept(), if open.len() < Self::MAX_CONNECTIONS => match accepted {
-                    Ok(stream) => open.push(self.serve(stream, &accepts)),
+                    Ok(stream) => open.push(self.serve(stream, state)),
                     // Out of file descriptors, which is transient.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 },
-                served = open.next(), if !open.is_empty() => {
-                    if let Some(Some(url)) = served {
-                        return url;
+                served = open.next(), if !open.is_empty() => match served {
+                    Some(Arrival::Answer(url)) => return url,
+                    Some(Arrival::Stray(stray)) if strays < Self::MAX_STRAYS_TOLD => {
+                        strays += 1;
+                        strayed(&stray);
                     }
-                }
+                    Some(Arrival::Stray(_) | Arrival::Other) | None => {}
+                },
             }
         }
     }
@@ -150,26 +159,131 @@ impl Loopback {
         accepted.map(|(stream, _)| stream)
     }
 
-    /// Answers one request; returns its address if it is the one that was waited for.
-    async fn serve(&self, mut stream: TcpStream, accepts: impl Fn(&str) -> bool) -> Option<String> {
-        let read = tokio::time::timeout(Self::READ_TIMEOUT, target(&mut stream)).await;
-        let found =
-            read.ok().flatten().map(|target| format!("http://127.0.0.1:{}{target}", self.port));
-        let good = found
-            .filter(|url| Url::parse(url).is_ok_and(|url| url.path() == self.target.path))
-            .filter(|url| accepts(url));
-        let (status, text) = match good {
-            Some(_) => ("200 OK", "Done. You can close this page and go back to mcpdeck."),
-            None => ("404 Not Found", "mcpdeck is not waiting for this."),
+    /// Answers one request; returns what it is.
+    async fn serve(&self, mut stream: TcpStream, state: &str) -> Arrival {
+        let read = tokio::time::timeout(Self::READ_TIMEOUT, head(&mut stream)).await;
+        let arrival = match read.ok().flatten() {
+            Some((method, target)) => self.arrival(&method, &target, state),
+            None => Arrival::Other,
+        };
+        let (status, text) = match &arrival {
+            Arrival::Answer(_) => {
+                let done = "Done. You can close this page and go back to mcpdeck.";
+                ("200 OK", done.to_owned())
+            }
+            Arrival::Stray(stray) => (stray.status(), stray.page()),
+            Arrival::Other => ("404 Not Found", "mcpdeck is not waiting for this.".to_owned()),
         };
         let reply = format!(
             "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n\
-             content-length: {}\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{text}",
+             content-length: {}\r\nreferrer-policy: no-referrer\r\n\
+             x-content-type-options: nosniff\r\nconnection: close\r\n\r\n{text}",
             text.len()
         );
-        let _ = tokio::time::timeout(Self::READ_TIMEOUT, stream.write_all(reply.as_bytes())).await;
-        let _ = stream.shutdown().await;
-        good
+        let answered = async {
+            stream.write_all(reply.as_bytes()).await?;
+            stream.shutdown().await?;
+            // What is left unread would take the page back from the browser.
+            let mut rest = [0_u8; 2048];
+            let mut left = Self::MAX_REQUEST_BYTES;
+            while !matches!(arrival, Arrival::Answer(_)) && left > 0 {
+                match stream.read(&mut rest).await? {
+                    0 => break,
+                    read => left = left.saturating_sub(read),
+                }
+            }
+            io::Result::Ok(())
+        };
+        let _ = tokio::time::timeout(Self::READ_TIMEOUT, answered).await;
+        arrival
+    }
+
+    /// What a request is.
+    fn arrival(&self, method: &str, target: &str, state: &str) -> Arrival {
+        let address = format!("http://127.0.0.1:{}{target}", self.port);
+        let Some(url) = Url::parse(&address).ok().filter(|url| url.path() == self.target.path)
+        else {
+            return Arrival::Other;
+        };
+        let query = |name: &str| {
+            let found = url.query_pairs().find(|(key, _)| key == name);
+            found.map(|(_, value)| value.into_owned()).filter(|value| !value.is_empty())
+        };
+        let why = match (method, query("state")) {
+            ("GET", Some(given)) if given == state => return Arrival::Answer(address),
+            ("GET", None) => StrayReason::NoState,
+            ("GET", Some(_)) => StrayReason::OtherState,
+            ("POST", _) => StrayReason::Posted,
+            _ => return Arrival::Other,
+        };
+        Arrival::Stray(StrayAnswer { why, error: query("error").filter(|code| is_code(code)) })
+    }
+}
+
+/// A request to the listener.
+enum Arrival {
+    /// The answer to this sign-in: its address.
+    Answer(String),
+    /// An answer to none, or to another.
+    Stray(StrayAnswer),
+    /// Something else, such as the icon of a page.
+    Other,
+}
+
+/// What came to the redirect address instead of the answer to this sign-in.
+pub(super) struct StrayAnswer {
+    why: StrayReason,
+    /// The error code that it names.
+    error: Option<String>,
+}
+
+/// Why an answer does not belong to this sign-in.
+#[derive(Clone, Copy)]
+enum StrayReason {
+    NoState,
+    OtherState,
+    Posted,
+}
+
+impl StrayAnswer {
+    /// The status of its page.
+    fn status(&self) -> &'static str {
+        match self.why {
+            StrayReason::NoState | StrayReason::OtherState => "400 Bad Request",
+            StrayReason::Posted => "405 Method Not Allowed\r\nallow: GET",
+        }
+    }
+
+    /// The status as a number.
+    pub(super) fn status_code(&self) -> Option<u16> {
+        self.status().get(..3)?.parse().ok()
+    }
+
+    /// What the browser shows.
+    fn page(&self) -> String {
+        format!(
+            "This is not the answer that mcpdeck waits for: {}.\n\nNothing of it was used, and \
+             nobody was signed in. mcpdeck still waits: go back to the page it has opened and \
+             sign in there, or press Ctrl-C in mcpdeck and begin anew.\n",
+            self.reason()
+        )
+    }
+
+    fn reason(&self) -> String {
+        let why = match self.why {
+            StrayReason::NoState => "its address holds no `state`",
+            StrayReason::OtherState => "its `state` is that of another sign-in",
+            StrayReason::Posted => "it came by POST, and answers are addresses",
+        };
+        let error = self.error.as_ref().map(|code| format!("; it names the error `{code}`"));
+        format!("{why}{}", error.unwrap_or_default())
+    }
+}
+
+impl std::fmt::Display for StrayAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let why = self.reason();
+        write!(f, "an answer was not used: {why}; still waiting for the one to this sign-in")
     }
 }
 
@@ -201,8 +315,8 @@ async fn listen(target: &RedirectTarget, port: u16) -> io::Result<Listeners> {
     Ok(Listeners { listeners, has_name: !is_taken })
 }
 
-/// The target of a GET, once its head is complete.
-async fn target(stream: &mut TcpStream) -> Option<String> {
+/// The method and target of a request, once its head is complete.
+async fn head(stream: &mut TcpStream) -> Option<(String, String)> {
     let mut head = Vec::new();
     let mut piece = [0_u8; 2048];
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -212,9 +326,10 @@ async fn target(stream: &mut TcpStream) -> Option<String> {
             return None;
         }
     }
-    let line = std::str::from_utf8(&head).ok()?.lines().next()?;
-    let mut words = line.split(' ');
-    (words.next() == Some("GET")).then(|| words.next().map(str::to_owned)).flatten()
+    // What follows the head of a POST need not be text.
+    let line = head.split(|byte| *byte == b'\r').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split(' ').map(str::to_owned);
+    words.next().zip(words.next())
 }
 
 fn taken(port: u16, error: &io::Error) -> AuthFailure {

@@ -19,7 +19,7 @@ use super::grant::{
 };
 use super::metadata::OWN_ISSUER;
 use super::proof::ProofKey;
-use super::redirect::{Loopback, RedirectTarget};
+use super::redirect::{Loopback, RedirectTarget, StrayAnswer};
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{ClientAuth, ClientOrigin, StoredClient, StoredToken};
 use base::{SafeText, Secret};
@@ -122,7 +122,8 @@ impl Site {
             redirect_uri: client.redirect_uri.clone(),
         };
         let began = Instant::now();
-        let back = shown(prompt, request, loopback, &state).await;
+        let strayed = |stray: &StrayAnswer| self.strayed(&client.redirect_uri, stray);
+        let back = shown(prompt, request, loopback, &state, strayed).await;
         let answered = back.as_ref().ok().and_then(|back| Some(back.split_once('?')?.1.to_owned()));
         let answered = answered.unwrap_or_default();
         let done = match back {
@@ -157,6 +158,17 @@ impl Site {
             }
             Err(refused) => Err(refused.into_failure(endpoint).into()),
         }
+    }
+
+    /// Reports an answer that does not belong to the sign-in that waits.
+    fn strayed(&self, redirect_uri: &str, stray: &StrayAnswer) {
+        let Ok(at) = Url::parse(redirect_uri) else { return };
+        let step = AuthStep {
+            status: stray.status_code(),
+            refused: Some(SafeText::line(&stray.to_string())),
+            ..AuthStep::new(StepKind::Redirect, &at)
+        };
+        self.exchange.events.step(step, &[], &[]);
     }
 
     /// Signs in without a page: with the client's own credentials, the JWT of a workload, or a grant
@@ -349,16 +361,18 @@ async fn credential(
     Ok(Secret::new(text))
 }
 
-/// Shows the address; returns the one that the browser was redirected to.
+/// Shows the address; returns the one that the browser was redirected to. Other answers that come
+/// there are told to `strayed`.
 async fn shown(
     prompt: &dyn SignInPrompt,
     request: SignIn,
     loopback: &Loopback,
     state: &str,
+    strayed: impl Fn(&StrayAnswer),
 ) -> Result<String, AuthFailure> {
     let mine =
         |url: &str| Url::parse(url).is_ok_and(|url| query(&url, "state").as_deref() == Some(state));
-    let back = loopback.callback(mine);
+    let back = loopback.callback(state, strayed);
     tokio::pin!(back);
     tokio::select! {
         url = &mut back => Ok(url),

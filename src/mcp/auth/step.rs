@@ -44,6 +44,8 @@ pub enum StepKind {
     Client,
     /// The user was shown the address.
     Authorize,
+    /// Something else than the answer to the sign-in came to the redirect address.
+    Redirect,
     /// A code or the client's own credentials were exchanged for a token.
     Token,
     /// The ID token of a person was exchanged for a grant (RFC 8693).

@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 
 use crate::auth::Rig;
 
-fn mcpdeck(rig: &Rig, args: &[&str]) -> Command {
+pub fn mcpdeck(rig: &Rig, args: &[&str]) -> Command {
     let path = rig.dir.path();
     let file = path.join("mcp.json");
     // Written once: a program that runs already may be reading it.
