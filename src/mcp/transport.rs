@@ -28,6 +28,8 @@ pub(crate) mod events;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "http")]
+pub(crate) mod moved;
+#[cfg(feature = "http")]
 pub(crate) mod openapi;
 pub mod pipe;
 #[cfg(feature = "http")]

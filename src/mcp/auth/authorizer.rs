@@ -184,6 +184,9 @@ pub enum NotSent {
     /// The server requires a token, and there is none.
     #[error(transparent)]
     Auth(#[from] AuthFailure),
+    /// The server named another address, which it is not sent to.
+    #[error("{0}")]
+    Elsewhere(String),
 }
 
 /// Attempts made for one request.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use parking_lot::Mutex;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
@@ -22,7 +22,7 @@ use super::metadata::{OWN_ISSUER, bare, tidied};
 use super::proof::ProofKey;
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{StoredClient, TokenStore};
-use crate::transport::remote;
+use crate::transport::moved::{Moved, without_slash};
 use base::{SafeText, Secret, ServerName};
 use config::OAuthConfig;
 use protocol::{LEGACY_VERSION, MODERN_VERSION, initialize_params, request_meta};
@@ -266,11 +266,9 @@ impl Site {
                 .header("mcp-protocol-version", version);
             let response =
                 self.send_to_server(post, message.to_string().into_bytes()).await.ok()?;
-            let next = response.headers().get("location").and_then(|to| to.to_str().ok());
-            let next = next.and_then(|to| url.join(to).ok()).filter(|next| {
-                remote::keeps_message(response.status()) && remote::is_same_place(&url, next)
-            });
-            let Some(next) = next else {
+            let (status, headers) = (response.status(), response.headers());
+            let moved = Moved::from_response(&Method::POST, &url, status, headers, true);
+            let Moved::To(next) = moved else {
                 let status = Some(response.status().as_u16());
                 let challenge = challenge_of(response.headers());
                 let step =
@@ -490,7 +488,7 @@ impl Documents {
 /// Whether a resource is the server at `address`, or a path above it. Its token is used for this
 /// server alone in either case.
 fn describes(resource: &Url, address: &Url) -> bool {
-    let (wider, own) = (remote::without_slash(resource), remote::without_slash(address));
+    let (wider, own) = (without_slash(resource), without_slash(address));
     resource.fragment().is_none()
         && resource.username().is_empty()
         && resource.password().is_none()

@@ -13,6 +13,7 @@ use futures::channel::mpsc;
 use futures::future::BoxFuture;
 use http::header::{ACCEPT_ENCODING, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use parking_lot::Mutex;
 use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{Certificate, ClientBuilder, Identity, RequestBuilder, Response};
 use rustls::pki_types::pem::PemObject as _;
@@ -25,6 +26,7 @@ use tokio_util::io::StreamReader;
 use url::Url;
 
 use super::coding::decoded;
+use super::moved::{MAX_REDIRECTS, Moved, is_permanent};
 use super::proxy::{no_proxy_hint, proxy_flaw, proxy_of};
 use super::refusal::{reason_in, status_words};
 use crate::auth::{Authorizer, NotSent};
@@ -33,7 +35,7 @@ use base::address::is_loopback;
 use base::text::cut;
 use base::{Redactor, SafeText};
 use config::{HttpConfig, TlsConfig};
-use protocol::{SendError, SendFailure, Tap};
+use protocol::{FindingKind, SendError, SendFailure, Tap};
 
 /// Chunks received from the server that may wait to be read.
 const PIECE_CAPACITY: usize = 16;
@@ -77,6 +79,20 @@ pub(crate) struct RemoteServer {
     headers: HeaderMap,
     /// Whether the answer to a message is the response to its request (Streamable HTTP).
     answers: bool,
+    /// The address of the entry.
+    url: Url,
+    /// Whether the entry sends more than messages.
+    has_secrets: bool,
+    /// The last redirect.
+    moved: Arc<Mutex<Option<KnownMove>>>,
+}
+
+/// A redirect that was followed.
+#[derive(Clone, PartialEq, Eq)]
+struct KnownMove {
+    from: Url,
+    to: Url,
+    is_permanent: bool,
 }
 
 impl RemoteServer {
@@ -87,28 +103,28 @@ impl RemoteServer {
         let headers = headers(config)?;
         let builder = client_builder(&config.url, &config.tls)
             .map_err(|text| SendError::Refused(text.into()))?;
-        // On a long-lived connection a redirect would leak the headers, and a POST its message.
-        let policy = if answers {
-            let auth = auth.clone();
-            let has_headers = !headers.is_empty() || !config.url.username().is_empty();
-            Policy::custom(move |attempt| {
-                let is_token = auth.as_ref().is_some_and(|auth| auth.holds_token());
-                redirect(attempt, has_headers || is_token)
-            })
-        } else {
-            Policy::none()
-        };
         // What is odd about a head does no harm to what follows it.
         let builder = builder
             .http1_ignore_invalid_headers_in_responses(true)
             .http1_allow_obsolete_multiline_headers_in_responses(true)
             .http1_allow_spaces_after_header_name_in_responses(true)
             .http1_max_headers(MAX_RESPONSE_HEADERS);
-        let http = builder.redirect(policy).build();
+        // Followed here: what is sent decides how far.
+        let http = builder.redirect(Policy::none()).build();
         let http = http.map_err(|error| {
             SendError::Refused(format!("HTTP cannot be set up: {error}").into())
         })?;
-        Ok(Self { http, tap: Arc::clone(tap), auth: auth.clone(), headers, answers })
+        let has_secrets = !headers.is_empty() || !config.url.username().is_empty();
+        Ok(Self {
+            http,
+            tap: Arc::clone(tap),
+            auth: auth.clone(),
+            headers,
+            answers,
+            url: config.url.clone(),
+            has_secrets,
+            moved: Arc::default(),
+        })
     }
 
     /// Sends a request and requires a success status.
@@ -164,8 +180,63 @@ impl RemoteServer {
         self.received(sent)
     }
 
+    /// Sends a request, and follows redirects as far as it may.
     async fn sent(&self, request: RequestBuilder) -> Result<Response, NotSent> {
-        let request = request.headers(self.headers.clone());
+        let (client, request) = request.headers(self.headers.clone()).build_split();
+        let mut request = request?;
+        if let Some(known) = self.moved.lock().as_ref()
+            && known.is_permanent
+            && known.from == *request.url()
+        {
+            known.to.clone_into(request.url_mut());
+        }
+        let mut redirects = 0;
+        loop {
+            let (method, at) = (request.method().clone(), request.url().clone());
+            let again = request.try_clone();
+            let response =
+                self.sent_once(RequestBuilder::from_parts(client.clone(), request)).await?;
+            let is_token = self.auth.as_ref().is_some_and(|auth| auth.holds_token());
+            let stays = !self.answers || self.has_secrets || is_token;
+            let (status, headers) = (response.status(), response.headers());
+            let next = match Moved::from_response(&method, &at, status, headers, stays) {
+                Moved::To(next) => next,
+                Moved::Refused(why) if self.answers => return Err(NotSent::Elsewhere(why)),
+                Moved::Not | Moved::Refused(_) => return Ok(response),
+            };
+            redirects += 1;
+            let Some(mut following) = again.filter(|_| redirects <= MAX_REDIRECTS) else {
+                return Err(NotSent::Elsewhere("too many redirects".to_owned()));
+            };
+            next.clone_into(following.url_mut());
+            self.followed(
+                status,
+                KnownMove { from: at, to: next, is_permanent: is_permanent(status) },
+            );
+            request = following;
+        }
+    }
+
+    /// Remembers a redirect, and names the address that spares it.
+    fn followed(&self, status: StatusCode, new: KnownMove) {
+        let mut to = new.to.clone();
+        to.set_query(None);
+        to.set_fragment(None);
+        let mend = if new.from == self.url {
+            format!("write {to} as its `url`")
+        } else {
+            "it should name that address itself".to_owned()
+        };
+        let status = status.as_u16();
+        let text =
+            format!("the server redirects {} to {to} (HTTP {status}): {mend}", new.from.path());
+        if self.moved.lock().replace(new.clone()) == Some(new) {
+            return;
+        }
+        self.tap.report(FindingKind::Tolerated, &text, "", None);
+    }
+
+    async fn sent_once(&self, request: RequestBuilder) -> Result<Response, NotSent> {
         match &self.auth {
             Some(auth) => auth.send(request).await,
             None => request.send().await.map_err(NotSent::from),
@@ -176,6 +247,10 @@ impl RemoteServer {
         let response = match sent {
             Ok(response) => response,
             Err(NotSent::Http(error)) => return Err(self.broken(&error)),
+            Err(NotSent::Elsewhere(why)) => {
+                let text = SafeText::line(&format!("not followed: {why}")).to_string();
+                return Err(SendError::Refused(text.into()));
+            }
             Err(NotSent::Auth(failure)) => {
                 self.tap.unauthorized.store(true, Ordering::Relaxed);
                 return Err(SendError::Unauthorized(failure.to_string()));
@@ -480,59 +555,6 @@ pub(crate) fn headers(config: &HttpConfig) -> Result<HeaderMap, SendError> {
         out.insert(key, value);
     }
     Ok(out)
-}
-
-/// Follows redirects within the origin only, because the headers hold secrets, and only those that
-/// preserve the request: a message turned into a GET is silently lost. With a token or headers of
-/// the entry, only to the same place: another path may be another server, which they are not for.
-fn redirect(attempt: Attempt<'_>, has_secrets: bool) -> Action {
-    const MAX_REDIRECTS: usize = 5;
-    let Some(first) = attempt.previous().first().cloned() else { return attempt.follow() };
-    if attempt.previous().len() > MAX_REDIRECTS {
-        return attempt.error("too many redirects");
-    }
-    let origin = attempt.url().origin();
-    if first.origin() != origin {
-        let place = SafeText::cut(&origin.ascii_serialization(), 200);
-        let text = format!(
-            "a redirect to another origin, {place}; if that is the server, put its address into `url`"
-        );
-        return attempt.error(text);
-    }
-    if !keeps_message(attempt.status()) {
-        let text = format!(
-            "HTTP {} to {} would send it without its message; if that is the server, put it into \
-             `url`",
-            attempt.status(),
-            SafeText::cut(attempt.url().path(), 200)
-        );
-        return attempt.error(text);
-    }
-    if has_secrets && !is_same_place(&first, attempt.url()) {
-        let text = format!(
-            "a redirect to another path, {}, which the token and headers of this entry are not \
-             for; if that is the server, put it into `url`",
-            SafeText::cut(attempt.url().path(), 200)
-        );
-        return attempt.error(text);
-    }
-    attempt.follow()
-}
-
-/// Whether a redirect preserves the request (RFC 9110, section 15.4).
-pub(crate) fn keeps_message(status: StatusCode) -> bool {
-    matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT)
-}
-
-/// Whether two addresses are of one server: the same path but for a last slash, which frameworks add
-/// and remove by a redirect.
-pub(crate) fn is_same_place(one: &Url, other: &Url) -> bool {
-    one.origin() == other.origin() && without_slash(one) == without_slash(other)
-}
-
-/// The path of an address without its last slash.
-pub(crate) fn without_slash(url: &Url) -> &str {
-    url.path().strip_suffix('/').unwrap_or(url.path())
 }
 
 // Explains certificate errors: which check failed, and what to do about it.

@@ -684,6 +684,52 @@ async fn what_an_entry_sends_does_not_follow_a_redirect_to_another_path() {
 }
 
 #[tokio::test]
+async fn a_redirect_that_only_adds_a_slash_is_followed_with_the_message_and_named() {
+    for (status, is_permanent) in [
+        ("301 Moved Permanently", true),
+        ("302 Found", false),
+        ("307 Temporary Redirect", false),
+        ("308 Permanent Redirect", true),
+    ] {
+        let mut rig = rig();
+        let web = Web::serve(move |request| match (request.path.as_str(), request.method()) {
+            ("/mcp", _) => Reply::raw(status, &[("location", "/mcp/")], ""),
+            (_, "tools/call") => Reply::json(&answer(&request.message, &text("x"))),
+            _ => legacy(&request),
+        })
+        .await;
+        let mut config = HttpConfig::new(web.url.parse().unwrap());
+        config.headers.insert("x-key".into(), Secret::new("a-secret-key"));
+        let endpoint = Endpoint::Http(config.into());
+        let connected = connect(endpoint, &Attempt::Legacy(None), rig.context.clone()).await;
+        let connected = connected.unwrap_or_else(|error| panic!("{status}: {}", error.error));
+        let called = connected.session.request(echo("a"), call(1).context).await;
+        assert_eq!(*called.expect(status), text("x"));
+        let first = web.seen().iter().filter(|asked| asked.path == "/mcp").count();
+        assert_eq!(first == 1, is_permanent, "{status}: {first}");
+        let seen = web.seen();
+        let arrived = seen.iter().filter(|asked| asked.path == "/mcp/");
+        assert!(arrived.clone().all(|asked| asked.header("x-key") == Some("a-secret-key")));
+        assert!(arrived.clone().any(|asked| asked.message["method"] == "tools/call"), "{status}");
+        connected.session.close(Error::new(ErrorCode::ServerUnavailable, "stopping")).await;
+        let said = rig.findings().await;
+        assert_eq!(said.len(), 1, "{status}: {said:?}");
+        let named = format!("(HTTP {}): write {}/ as its `url`", &status[..3], web.url);
+        assert!(said[0].message.as_str().contains(&named), "{status}: {said:?}");
+    }
+    // What goes back and forth ends.
+    let rig = rig();
+    let web = Web::serve(|request| {
+        let other = if request.path == "/mcp" { "/mcp/" } else { "/mcp" };
+        Reply::raw("301 Moved Permanently", &[("location", other)], "")
+    })
+    .await;
+    let error = open(&rig, &web, Attempt::Legacy(None)).await.unwrap_err();
+    assert!(error.error.message.contains("too many redirects"), "{}", error.error);
+    assert!(web.seen().len() < 10, "{}", web.seen().len());
+}
+
+#[tokio::test]
 async fn an_expired_session_is_renewed_without_the_caller_noticing_and_its_owner_hears_of_it() {
     const FORGOTTEN: &str = r#"{"jsonrpc":"2.0","id":null,
         "error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
