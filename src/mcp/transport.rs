@@ -24,6 +24,8 @@ use protocol::{Outbox, SendError};
 #[cfg(feature = "http")]
 pub(crate) mod coding;
 #[cfg(feature = "http")]
+mod cookies;
+#[cfg(feature = "http")]
 pub(crate) mod events;
 #[cfg(feature = "http")]
 pub mod http;

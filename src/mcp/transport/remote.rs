@@ -26,6 +26,7 @@ use tokio_util::io::StreamReader;
 use url::Url;
 
 use super::coding::decoded;
+use super::cookies::SessionCookies;
 use super::moved::{MAX_REDIRECTS, Moved, is_permanent};
 use super::proxy::{no_proxy_hint, proxy_flaw, proxy_of};
 use super::refusal::{reason_in, status_words};
@@ -83,6 +84,7 @@ pub(crate) struct RemoteServer {
     url: Url,
     /// Whether the entry sends more than messages.
     has_secrets: bool,
+    cookies: Option<Arc<SessionCookies>>,
     /// The last redirect.
     moved: Arc<Mutex<Option<KnownMove>>>,
 }
@@ -123,8 +125,17 @@ impl RemoteServer {
             answers,
             url: config.url.clone(),
             has_secrets,
+            cookies: None,
             moved: Arc::default(),
         })
+    }
+
+    /// Keeps the cookies that the server sets, and sends them back to it, as a session needs behind a
+    /// load balancer.
+    #[must_use]
+    pub(crate) fn keeping_cookies(mut self) -> Self {
+        self.cookies = Some(Arc::default());
+        self
     }
 
     /// Sends a request and requires a success status.
@@ -237,10 +248,21 @@ impl RemoteServer {
     }
 
     async fn sent_once(&self, request: RequestBuilder) -> Result<Response, NotSent> {
-        match &self.auth {
-            Some(auth) => auth.send(request).await,
-            None => request.send().await.map_err(NotSent::from),
+        let (client, request) = request.build_split();
+        let mut request = request?;
+        if let Some(cookies) = &self.cookies {
+            let url = request.url().clone();
+            cookies.attach(&url, request.headers_mut());
         }
+        let request = RequestBuilder::from_parts(client, request);
+        let response = match &self.auth {
+            Some(auth) => auth.send(request).await?,
+            None => request.send().await?,
+        };
+        if let Some(cookies) = &self.cookies {
+            cookies.learn(response.url(), response.headers());
+        }
+        Ok(response)
     }
 
     fn received(&self, sent: Result<Response, NotSent>) -> Result<Response, SendError> {

@@ -730,6 +730,52 @@ async fn a_redirect_that_only_adds_a_slash_is_followed_with_the_message_and_name
 }
 
 #[tokio::test]
+async fn a_balancer_finds_the_server_of_a_session_by_the_cookie_it_has_set() {
+    let rig = rig();
+    let web = Web::serve(|request| {
+        let reply = match request.method() {
+            // Another server than the one that holds the session knows nothing of it.
+            method
+                if method != "initialize" && !request.header("cookie").is_some_and(is_routed) =>
+            {
+                return Reply::raw("404 Not Found", &[], "");
+            }
+            "tools/call" => Reply::json(&answer(&request.message, &text("x"))),
+            _ => legacy(&request),
+        };
+        match (request.method(), reply) {
+            ("initialize", Reply::Bytes(bytes)) => {
+                let head = "HTTP/1.1 200 OK\r\nset-cookie: route=b; Path=/\r\n\
+                            set-cookie: other=1; Path=/elsewhere\r\n";
+                let rest = String::from_utf8(bytes).unwrap();
+                Reply::Bytes(rest.replacen("HTTP/1.1 200 OK\r\n", head, 1).into_bytes())
+            }
+            (_, reply) => reply,
+        }
+    })
+    .await;
+    let connected = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    for _ in 0..2 {
+        let called = connected.session.request(echo("a"), call(1).context).await;
+        assert_eq!(*called.unwrap(), text("x"));
+    }
+    connected.session.close(Error::new(ErrorCode::ServerUnavailable, "stopping")).await;
+    let seen = web.seen();
+    assert_eq!(seen[0].header("cookie"), None);
+    assert!(seen[1..].iter().all(|asked| asked.header("cookie") == Some("route=b")), "{seen:?}");
+    assert!(seen.iter().any(|asked| asked.verb == "DELETE"));
+    // A session of its own has none of it.
+    let _second = open(&rig, &web, Attempt::Legacy(None)).await.unwrap();
+    let is_start = |asked: &&Asked| asked.method() == "initialize";
+    let second = web.seen().iter().filter(is_start).nth(1).cloned().unwrap();
+    assert_eq!(second.header("cookie"), None);
+}
+
+fn is_routed(line: &str) -> bool {
+    line == "route=b"
+}
+
+#[tokio::test]
 async fn an_expired_session_is_renewed_without_the_caller_noticing_and_its_owner_hears_of_it() {
     const FORGOTTEN: &str = r#"{"jsonrpc":"2.0","id":null,
         "error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#;
