@@ -16,7 +16,7 @@ use super::handle::{DeckBuilder, DeckSource};
 use super::inputs::{KeptInputs, KeyringAnswer};
 use super::situation::{FileText, Situation, ValuesInEffect};
 use super::trust::{Passed, TrustGate, TrustVerdict};
-use super::watch::{ConfigWatch, LoadResult, WatchOptions};
+use super::watch::{ConfigWatch, FileWatch, LoadResult, WatchOptions};
 use base::notices::NoticeReader;
 use base::{SafeText, Secret, ServerName, WatchMode};
 use config::error::{Error, ErrorCode};
@@ -36,6 +36,9 @@ const MAX_UNDO_EDITS: usize = 50;
 pub(super) struct DeckTask {
     pub(super) host: Host,
     watch: Option<ConfigWatch>,
+    /// Watches for approvals by another program of the user, while something waits for them.
+    approvals: Option<FileWatch>,
+    poll_only: bool,
     pub(super) files: Vec<PathBuf>,
     pub(super) environment: Environment,
     gate: TrustGate,
@@ -134,6 +137,8 @@ impl DeckTask {
         let mut work = Self {
             host,
             watch,
+            approvals: None,
+            poll_only,
             kept: KeptInputs::open(&files, &environment),
             files,
             environment,
@@ -176,6 +181,7 @@ impl DeckTask {
                 Some(answer) = self.kept.next() => self.keyring_answered(answer).await,
                 Some((at, state)) = next_state(&mut self.watch) => self.noticed(at, state).await,
                 Some(view) = next_view(&mut offers) => self.update_notebook(&view),
+                () = approved_elsewhere(self.approvals.as_ref()) => self.look_at_approvals().await,
                 told = notices.next() => {
                     for notice in told {
                         self.send(DeckEvent::Notice(notice));
@@ -183,7 +189,7 @@ impl DeckTask {
                 }
             }
         }
-        self.watch = None;
+        (self.watch, self.approvals) = (None, None);
         self.host.shutdown().await
     }
 
@@ -425,9 +431,13 @@ impl DeckTask {
         if let Err(error) = kept {
             self.fail(format!("approved for now, but it cannot be remembered: {error}"));
         }
-        if servers.is_empty() {
-            return;
+        if !servers.is_empty() {
+            self.approved().await;
         }
+    }
+
+    /// Lets start what is approved now.
+    async fn approved(&mut self) {
         let config = self.pass();
         if let Some((_, change)) = self.waiting.take() {
             // The rest of the changed file still waits for its own confirmation.
@@ -436,6 +446,31 @@ impl DeckTask {
             self.take(config).await;
         }
         self.publish();
+    }
+
+    /// The user may have approved in another window what waits here. Only what is approved as it was
+    /// reviewed here starts; what cannot be read approves nothing.
+    async fn look_at_approvals(&mut self) {
+        let TrustGate::Guarded(store) = &self.gate else { return };
+        let waiting = store.unapproved(&self.passed.reviewed).into_iter().map(|it| it.server);
+        let waiting: Vec<ServerName> = waiting.collect();
+        if self.passed.awaiting.iter().any(|it| !waiting.contains(&it.review.server)) {
+            self.approved().await;
+        }
+    }
+
+    /// Watches the files of the approvals while something waits for one.
+    fn follow_approvals(&mut self) {
+        let paths = match &self.gate {
+            TrustGate::Guarded(store) if !self.passed.awaiting.is_empty() => {
+                store.files(&self.passed.reviewed)
+            }
+            TrustGate::Guarded(_) | TrustGate::Open => Vec::new(),
+        };
+        if self.approvals.as_ref().map_or(&[][..], FileWatch::paths) != paths {
+            let watch = || FileWatch::start(paths.clone(), self.poll_only);
+            self.approvals = (!paths.is_empty()).then(watch);
+        }
     }
 
     fn texts(&self) -> Arc<[FileText]> {
@@ -458,6 +493,7 @@ impl DeckTask {
     /// Sends the situation, and what is newly needed from the user.
     fn publish(&mut self) {
         self.revision += 1;
+        self.follow_approvals();
         let Passed { config, reviewed, .. } = &self.passed;
         // What runs, or would run if approved, with the origins of its values.
         let (config, origins) = (config.clone(), reviewed.origins.clone());
@@ -571,6 +607,14 @@ async fn load(files: &[PathBuf], env: &Environment) -> Result<LoadResult, Error>
 async fn next_state(watch: &mut Option<ConfigWatch>) -> Option<(Instant, LoadResult)> {
     match watch {
         Some(watch) => watch.next_read().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the approvals have changed; pends forever where none are waited for.
+async fn approved_elsewhere(watch: Option<&FileWatch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
         None => std::future::pending().await,
     }
 }

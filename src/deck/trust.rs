@@ -5,7 +5,7 @@
 //! and of headers are stored as salted hashes. A value that the file takes from the user's
 //! variables or answers is compared as written: a renewed token is not a new command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -195,6 +195,15 @@ impl TrustStore {
     /// The servers approved for a file.
     pub fn approved(&self, file: &Path) -> Vec<ServerName> {
         self.read(&self.absolute(file)).servers.into_keys().collect()
+    }
+
+    /// The files that hold the approvals for what was loaded.
+    pub(super) fn files(&self, loaded: &Loaded) -> Vec<PathBuf> {
+        let servers = loaded.config.servers.values().filter(|server| has_file(server));
+        let files: BTreeSet<PathBuf> =
+            servers.map(|server| self.absolute(&server.at.file)).collect();
+        let kept = files.iter().filter_map(|file| self.approvals_file(file));
+        kept.map(|kept| kept.path().to_owned()).collect()
     }
 
     fn absolute(&self, file: &Path) -> PathBuf {

@@ -151,6 +151,62 @@ fn concerns(event: &Event, targets: &Mutex<Targets>) -> bool {
         })
 }
 
+/// Watches files that other programs of the user write, such as approvals. Dropping it ends it.
+pub struct FileWatch {
+    paths: Vec<PathBuf>,
+    changed: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl FileWatch {
+    /// Watches files, which need not be there yet. Must be called within a tokio runtime.
+    pub fn start(paths: Vec<PathBuf>, poll_only: bool) -> Self {
+        let (wake, changed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let mut reports = Reports::open(poll_only, Arc::clone(&wake));
+        let (watched, report) = (paths.clone(), Arc::clone(&changed));
+        let task = tokio::spawn(async move {
+            let mut seen = None;
+            loop {
+                // Also when nothing changed: a folder on the way may be there by now.
+                reports.aim(Targets::from_paths(&watched));
+                let paths = watched.clone();
+                let Some(now) = blocking(move || base::watch::fingerprints(&paths)).await else {
+                    return;
+                };
+                if seen.replace(now.clone()).is_some_and(|seen| seen != now) {
+                    report.notify_one();
+                }
+                let _ = timeout(period(&reports.watch.mode), wake.notified()).await;
+            }
+        });
+        Self { paths, changed, task }
+    }
+
+    /// What it watches.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Waits until a file has changed. Cancel-safe.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+impl Drop for FileWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// How often files are looked at, whatever the file system reports.
+const fn period(mode: &WatchMode) -> Duration {
+    match mode {
+        WatchMode::Events => SWEEP_INTERVAL,
+        WatchMode::Polling(_) => POLL_INTERVAL,
+    }
+}
+
 /// The task of a watch.
 struct WatchTask {
     files: Vec<PathBuf>,
@@ -190,10 +246,7 @@ impl WatchTask {
     /// Waits until something may have changed.
     async fn changed(&self) {
         loop {
-            let period = match *self.mode.borrow() {
-                WatchMode::Events => SWEEP_INTERVAL,
-                WatchMode::Polling(_) => POLL_INTERVAL,
-            };
+            let period = period(&self.mode.borrow());
             tokio::select! {
                 () = self.wake.notified() => return,
                 () = sleep(period) => if self.differs().await == Some(true) { return },

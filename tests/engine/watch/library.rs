@@ -134,6 +134,60 @@ async fn a_guarded_deck_asks_for_trust_and_for_inputs_before_anything_runs() {
     bench.expect_nothing_left(crate::watch::deck::DEADLINE);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_user_approves_in_another_window_starts_here_and_nothing_else_does() {
+    let bench = Bench::new();
+    let path = bench.write(
+        "mcp.json",
+        &file(&[
+            ("one", bench.mock("one", &script(), &json!({}))),
+            ("two", bench.mock("two", &script(), &json!({}))),
+        ]),
+    );
+    let mut environment = Environment::of_process();
+    environment.state_dir = Some(bench.path().join("state"));
+    let store = TrustStore::or_session(&environment);
+    let mut deck = Deck::builder()
+        .files(vec![path.clone()])
+        .trust(TrustGate::Guarded(store.clone()))
+        .environment(environment.clone())
+        .host(Host::builder().startup(Startup::Background))
+        .open()
+        .await
+        .expect("it opens");
+    let mut waiting = async |names: &[&str]| {
+        until(&mut deck, |event| match event {
+            DeckEvent::Situation(shown) => {
+                let found: Vec<_> =
+                    shown.needing_approval().map(|a| a.review.server.as_str()).collect();
+                (found == names).then_some(())
+            }
+            _ => None,
+        })
+        .await;
+    };
+    waiting(&["one", "two"]).await;
+    let loaded = mcpdeck::config::load(std::slice::from_ref(&path), &environment).expect("loads");
+
+    // An approval of another command line, as of a file that was changed meanwhile, is none of this.
+    let mut other = loaded.clone();
+    let entry = other.config.servers.get_mut("two").expect("there");
+    if let mcpdeck::config::TransportConfig::Stdio(stdio) = &mut entry.transport {
+        stdio.args.push("more".into());
+    }
+    store.approve(&other, &["two".into()]).expect("kept");
+    store.approve(&loaded, &["one".into()]).expect("kept");
+    waiting(&["two"]).await;
+    let mut view = deck.host().view();
+    let ready =
+        view.wait_for(|view| view.servers["one"].state == mcpdeck::host::ServerState::Ready);
+    let ready = tokio::time::timeout(crate::watch::deck::DEADLINE, ready).await.expect("in time");
+    let held = ready.expect("it runs").servers["two"].state;
+    assert!(!held.is_callable(), "nobody approved it: {held:?}");
+    deck.shutdown().await;
+    bench.expect_nothing_left(crate::watch::deck::DEADLINE);
+}
+
 /// On a runtime of one thread: what blocks it stops the whole engine.
 #[tokio::test]
 async fn an_edit_that_waits_for_another_program_stops_nothing_else() {
