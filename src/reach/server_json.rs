@@ -288,6 +288,8 @@ fn package(part: &Value, server: &str) -> Result<ServerWay, String> {
             Err("`version` is not one version, such as 1.2.3".to_owned())
         }
     };
+    let base = text(part, "registryBaseUrl")?.or(text(part, "registry_base_url")?);
+    let identifier = located(&kind, identifier, base.as_deref())?;
     let mut parts = Parts { server, kind: &kind, inputs: Vec::new() };
     let own = parts.arguments(part, "packageArguments")?;
     let runtime = parts.arguments(part, "runtimeArguments")?;
@@ -368,6 +370,57 @@ fn package(part: &Value, server: &str) -> Result<ServerWay, String> {
         inputs: parts.inputs,
         bundle: None,
     })
+}
+
+/// Where packages are taken from unless something else is set up: the kind, and the last two labels
+/// of the host.
+const USUAL_REGISTRIES: [(&str, &str, &str); 5] = [
+    ("npm", "npmjs", "org"),
+    ("pypi", "pypi", "org"),
+    ("nuget", "nuget", "org"),
+    ("oci", "docker", "io"),
+    ("oci", "docker", "com"),
+];
+
+/// The identifier of a package that is published at `base`. What starts packages looks for them in
+/// the registry that is set up on this machine, where one of that name may be another's.
+///
+/// # Errors
+/// When the package would be taken from somewhere else.
+fn located(kind: &str, identifier: String, base: Option<&str>) -> Result<String, String> {
+    let Some(base) = base.filter(|base| !base.is_empty()) else { return Ok(identifier) };
+    let wrong = |why: &str| Err(format!("`registryBaseUrl`: `{}` {why}", SafeText::cut(base, 80)));
+    let url = match address(base) {
+        Ok(url) => url,
+        Err(why) => return wrong(&format!("is no place of packages: {why}")),
+    };
+    let kind = if kind == "docker" { "oci" } else { kind };
+    let host = url.host_str().unwrap_or_default();
+    let place = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    let labels: Vec<&str> = host.rsplit('.').collect();
+    let is_usual = url.port().is_none()
+        && USUAL_REGISTRIES.iter().any(|(of, name, end)| {
+            *of == kind && labels.starts_with(&[end, name]) && labels.len() <= 3
+        });
+    // An image names its registry itself, before the first slash.
+    let first = identifier.split_once('/').map(|(first, _)| first);
+    let named = first.filter(|first| first.contains(['.', ':']) || *first == "localhost");
+    match (kind, named) {
+        ("oci", Some(named)) if named == place => Ok(identifier),
+        ("oci", Some(named)) => {
+            let named = SafeText::cut(named, 80);
+            wrong(&format!("is not where the image is taken from: `{named}`"))
+        }
+        ("oci", None) if is_usual => Ok(identifier),
+        ("oci", None) => Ok(format!("{place}/{identifier}")),
+        // The identifier is its address.
+        ("mcpb", _) => Ok(identifier),
+        _ if is_usual => Ok(identifier),
+        _ => wrong(
+            "is not where packages of this kind are taken from here, so that another of the same \
+             name could be run; write such an entry yourself",
+        ),
+    }
 }
 
 /// Tags that are made to name another image each time.
@@ -900,6 +953,57 @@ mod tests {
             json!({"registryType": "npm", "identifier": "x", "version": "1.0.0", "environmentVariables": many}),
         );
         assert!(why.contains("more than"), "{why}");
+    }
+
+    #[test]
+    fn a_package_of_another_registry_is_never_taken_from_the_usual_one() {
+        let base = |kind: &str, identifier: &str, base: Value| {
+            json!({"registryType": kind, "identifier": identifier, "version": "1.0.0",
+                   "registryBaseUrl": base})
+        };
+        let usual = |kind: &str| {
+            let mut of_kind = USUAL_REGISTRIES.iter().filter(|(of, ..)| *of == kind);
+            of_kind.next().map(|(_, name, end)| format!("{name}.{end}")).expect("one")
+        };
+        for kind in ["npm", "pypi", "nuget"] {
+            let host = usual(kind);
+            for place in [
+                json!(format!("https://{host}")),
+                json!(format!("https://registry.{host}/")),
+                json!(null),
+                json!(""),
+            ] {
+                let taken = with(base(kind, "x", place.clone())).expect("a server");
+                assert_eq!(taken.ways.len(), 1, "{kind} {place}: {:?}", taken.refused);
+            }
+            for place in [
+                "https://packages.example".to_owned(),
+                format!("http://{host}"),
+                format!("https://{host}.evil.example"),
+                format!("https://evil{host}"),
+                format!("https://{host}:8443"),
+                format!("https://me@{host}"),
+                format!("https://a.b.{host}"),
+                "x\u{1b}[2J".to_owned(),
+            ] {
+                let why = refusal(base(kind, "x", json!(place)));
+                assert!(why.contains("registryBaseUrl") && !why.contains('\u{1b}'), "{why}");
+            }
+            assert!(refusal(base(kind, "x", json!(7))).contains("registryBaseUrl"));
+        }
+        let image = |identifier: &str, place: &str| {
+            let server = with(base("oci", identifier, json!(place))).expect("a server");
+            server.ways.first().map(|way| way.pin.clone())
+        };
+        let hub = format!("https://{}", usual("oci"));
+        assert_eq!(image("a/b", &hub).as_deref(), Some("a/b:1.0.0"));
+        assert_eq!(image("a/b", "https://i.example").as_deref(), Some("i.example/a/b:1.0.0"));
+        let own = image("i.example/a/b", "https://i.example");
+        assert_eq!(own.as_deref(), Some("i.example/a/b:1.0.0"));
+        assert_eq!(image("i.example/a/b", &hub), None);
+        assert_eq!(image("i.example/a/b", "https://other.example"), None);
+        let local = image("a/b", "http://127.0.0.1:5000");
+        assert_eq!(local.as_deref(), Some("127.0.0.1:5000/a/b:1.0.0"));
     }
 
     #[test]
