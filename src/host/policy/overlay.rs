@@ -2,7 +2,7 @@
 //! the size of its results. The server, its reviewed definition and the rules keep seeing the tool as
 //! it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use base::human::Bytes;
 use base::pointer::child_pointer;
@@ -126,22 +126,19 @@ impl OverlayConfig {
     /// What in it cannot work with a tool that a server defines in this way.
     pub(super) fn misfits(&self, raw: &Value) -> Vec<String> {
         let schema = &raw["inputSchema"];
-        // Schemas that are put together are not looked into.
-        let parts = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties"];
-        let Some(known) = schema["properties"].as_object() else { return Vec::new() };
-        if parts.iter().any(|part| schema.get(part).is_some()) {
-            return Vec::new();
-        }
-        let required = schema["required"].as_array();
-        let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
+        let mut known = KnownParameters::default();
+        known.collect(schema, schema, &mut { MAX_SCHEMA_PARTS });
         let mut out = Vec::new();
         for (name, change) in &self.parameters {
             let value = change.fixed.as_ref().or(change.default.as_ref());
-            if !known.contains_key(name) {
+            if !known.names.contains(name.as_str()) {
+                if known.has_more {
+                    continue;
+                }
                 let refused = value.is_some() && schema["additionalProperties"] == false;
                 let so = if refused { ", so that every call is refused" } else { "" };
                 out.push(format!("`{name}` is no parameter of it{so}"));
-            } else if change.hidden && value.is_none() && is_required(name) {
+            } else if change.hidden && value.is_none() && known.required.contains(name.as_str()) {
                 out.push(format!(
                     "`{name}` is hidden but required, so that every call is refused: give it a \
                      `fixed` value"
@@ -178,13 +175,99 @@ impl OverlayConfig {
             // A result that was cut need not fit it.
             object.shift_remove("outputSchema");
         }
-        if let Some(schema) = object.get_mut("inputSchema").and_then(Value::as_object_mut) {
-            self.parameters(schema);
+        if let Some(schema) = object.get_mut("inputSchema").filter(|_| !self.parameters.is_empty())
+        {
+            let whole = schema.clone();
+            self.overlay_schema(schema, &whole, &mut { MAX_SCHEMA_PARTS });
+            drop_unused_definitions(schema);
         }
         out
     }
 
-    fn parameters(&self, schema: &mut Map<String, Value>) {
+    /// Changes the parameters in a schema of all arguments, and in those that it is put together
+    /// from: references within the `whole` are written out, as others may refer to them too.
+    fn overlay_schema(&self, schema: &mut Value, whole: &Value, left: &mut usize) {
+        let Some(schema) = schema.as_object_mut().filter(|_| take_one(left)) else {
+            return;
+        };
+        if let Some(target) = target_of(schema, whole) {
+            let target = target.clone();
+            schema.shift_remove("$ref");
+            if schema.keys().any(|key| target.contains_key(key)) {
+                let parts = schema.entry("allOf").or_insert_with(|| json!([]));
+                if let Some(parts) = parts.as_array_mut() {
+                    parts.push(json!(target));
+                }
+            } else {
+                schema.extend(target);
+                // What it refers to in turn.
+                if schema.contains_key("$ref") {
+                    let mut inner = Value::Object(std::mem::take(schema));
+                    self.overlay_schema(&mut inner, whole, left);
+                    *schema = inner.as_object_mut().map(std::mem::take).unwrap_or_default();
+                    return;
+                }
+            }
+        }
+        self.change_parameters(schema);
+        let is_hidden =
+            |name: &str| self.parameters.get(name).is_some_and(ParameterOverlay::is_hidden);
+        if let Some(pairs) = schema.get_mut("dependentRequired").and_then(Value::as_object_mut) {
+            pairs.retain(|name, _| !is_hidden(name));
+            for names in pairs.values_mut().filter_map(Value::as_array_mut) {
+                names.retain(|name| !name.as_str().is_some_and(is_hidden));
+            }
+        }
+        if let Some(parts) = schema.get_mut("dependentSchemas").and_then(Value::as_object_mut) {
+            parts.retain(|name, _| !is_hidden(name));
+            for part in parts.values_mut() {
+                self.overlay_schema(part, whole, left);
+            }
+        }
+        // What a condition on a hidden value comes to is not the callers' to know.
+        if schema.get("if").is_some_and(|part| {
+            part["properties"].as_object().is_some_and(|all| all.keys().any(|it| is_hidden(it)))
+        }) {
+            for key in ["if", "then", "else"] {
+                schema.shift_remove(key);
+            }
+        }
+        for key in ["then", "else"] {
+            if let Some(part) = schema.get_mut(key) {
+                self.overlay_schema(part, whole, left);
+            }
+        }
+        for key in ["allOf", "anyOf", "oneOf"] {
+            let Some(parts) = schema.get_mut(key).and_then(Value::as_array_mut) else { continue };
+            let is_possible = |part: &Value| key == "allOf" || self.may_fit(part, whole);
+            if parts.iter().any(is_possible) {
+                parts.retain(is_possible);
+            }
+            for part in parts {
+                self.overlay_schema(part, whole, left);
+            }
+        }
+    }
+
+    /// Whether the values that are fixed can be those of an alternative.
+    fn may_fit(&self, part: &Value, whole: &Value) -> bool {
+        let fixed =
+            self.parameters.iter().filter_map(|(name, it)| Some((name, it.fixed.as_ref()?)));
+        let object = part.as_object().map(|part| target_of(part, whole).unwrap_or(part));
+        let properties = object.and_then(|part| part.get("properties"));
+        { fixed }.all(|(name, value)| {
+            let Some(property) = properties.and_then(|all| all.get(name)) else { return true };
+            let mut schema = json!({"properties": {name: property}});
+            for key in ["$defs", "definitions"] {
+                if let Some(definitions) = whole.get(key) {
+                    schema[key] = definitions.clone();
+                }
+            }
+            unfit(&schema, name, value).is_none()
+        })
+    }
+
+    fn change_parameters(&self, schema: &mut Map<String, Value>) {
         for (name, change) in &self.parameters {
             if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut)
                 && (change.is_hidden() || change.default.is_some())
@@ -332,6 +415,128 @@ fn cut_text(text: &str, most: usize) -> &str {
     text
 }
 
+/// How many parts of a schema are looked into that is put together from others.
+const MAX_SCHEMA_PARTS: usize = 64;
+
+/// Takes one of what is left; whether there was one.
+const fn take_one(left: &mut usize) -> bool {
+    let is_left = *left > 0;
+    *left = left.saturating_sub(1);
+    is_left
+}
+
+/// The object that a schema refers to within the whole, by a pointer.
+fn target_of<'w>(schema: &Map<String, Value>, whole: &'w Value) -> Option<&'w Map<String, Value>> {
+    let reference = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
+    whole.pointer(reference)?.as_object().filter(|_| !reference.is_empty())
+}
+
+/// Takes the definitions out of a schema that nothing in it refers to any more.
+fn drop_unused_definitions(schema: &mut Value) {
+    fn references<'s>(value: &'s Value, out: &mut HashSet<&'s str>) {
+        match value {
+            Value::Object(members) => {
+                for (key, inner) in members {
+                    match inner {
+                        Value::String(text) if key == "$ref" => _ = out.insert(text),
+                        inner => references(inner, out),
+                    }
+                }
+            }
+            Value::Array(all) => {
+                for inner in all {
+                    references(inner, out);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    // Those of one may refer to those of the other.
+    for key in ["$defs", "definitions", "$defs"] {
+        let Some(definitions) = schema.get(key).and_then(Value::as_object) else { continue };
+        let place = |name: &str| format!("#/{key}{}", child_pointer("", name));
+        let mut used: HashSet<&str> = HashSet::new();
+        let rest = schema.as_object().into_iter().flatten().filter(|(it, _)| *it != key);
+        for (_, value) in rest {
+            references(value, &mut used);
+        }
+        // References by any other means than the place of a definition keep all.
+        let is_place = |reference: &&str| reference.starts_with(&format!("#/{key}/"));
+        if !used.iter().all(|it| is_place(it) || it.starts_with("#/")) {
+            return;
+        }
+        let is_used = |used: &HashSet<&str>, name: &str| {
+            let place = place(name);
+            used.iter().any(|it| **it == place || it.starts_with(&format!("{place}/")))
+        };
+        let mut kept: HashSet<String> = HashSet::new();
+        while let Some((name, definition)) =
+            definitions.iter().find(|(name, _)| !kept.contains(*name) && is_used(&used, name))
+        {
+            kept.insert(name.clone());
+            references(definition, &mut used);
+        }
+        if let Some(all) = schema.get_mut(key).and_then(Value::as_object_mut) {
+            all.retain(|name, _| kept.contains(name));
+            if all.is_empty()
+                && let Some(schema) = schema.as_object_mut()
+            {
+                schema.shift_remove(key);
+            }
+        }
+    }
+}
+
+/// Keywords by which a schema may have parameters that are not looked for.
+const OPEN_PARTS: [&str; 7] = [
+    "anyOf",
+    "oneOf",
+    "if",
+    "patternProperties",
+    "dependentSchemas",
+    "$dynamicRef",
+    "$recursiveRef",
+];
+
+/// The parameters that a schema says something about.
+#[derive(Default)]
+struct KnownParameters<'s> {
+    names: HashSet<&'s str>,
+    /// Those that every call needs.
+    required: HashSet<&'s str>,
+    /// Whether it may have others, which are not looked for.
+    has_more: bool,
+}
+
+impl<'s> KnownParameters<'s> {
+    /// Looks into a schema of all arguments and what it is put together from.
+    fn collect(&mut self, schema: &'s Value, whole: &'s Value, left: &mut usize) {
+        let Some(schema) = schema.as_object() else { return };
+        let properties = schema.get("properties").and_then(Value::as_object);
+        self.names.extend(properties.into_iter().flatten().map(|(name, _)| name.as_str()));
+        let required = schema.get("required").and_then(Value::as_array);
+        self.required.extend(required.into_iter().flatten().filter_map(Value::as_str));
+        self.has_more |= OPEN_PARTS.iter().any(|key| schema.contains_key(*key));
+        let is_put_together = ["$ref", "allOf"].iter().any(|key| schema.contains_key(*key));
+        self.has_more |= properties.is_none() && required.is_none() && !is_put_together;
+        if !take_one(left) {
+            self.has_more = true;
+            return;
+        }
+        if let Some(reference) = schema.get("$ref") {
+            let place = reference.as_str().and_then(|it| it.strip_prefix('#'));
+            match place.filter(|it| !it.is_empty()).and_then(|it| whole.pointer(it)) {
+                Some(target) => self.collect(target, whole, left),
+                None => self.has_more = true,
+            }
+        }
+        let parts = schema.get("allOf").and_then(Value::as_array);
+        for part in parts.into_iter().flatten() {
+            self.collect(part, whole, left);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,6 +581,60 @@ mod tests {
     }
 
     #[test]
+    fn parameters_are_changed_wherever_a_schema_has_them() {
+        let overlay = overlay(json!({"tool": "a.b", "parameters": {
+            "owner": {"fixed": "acme"}, "page": {"default": 1},
+        }}));
+        let shown = |schema: Value| {
+            overlay.definition(&json!({"inputSchema": schema}))["inputSchema"].take()
+        };
+        let args = json!({"type": "object", "required": ["owner", "page", "text"], "properties": {
+            "owner": {"$ref": "#/$defs/Owner"}, "page": {"type": "integer"}, "text": {"type": "string"},
+        }});
+        let own = json!({"type": "string"});
+        let left = json!({"type": "object", "required": ["text"], "properties": {
+            "page": {"type": "integer", "default": 1}, "text": {"type": "string"},
+        }});
+        // A root that only refers, through another one, as generators write it.
+        let root = json!({"$ref": "#/$defs/Alias", "$defs": {
+            "Alias": {"$ref": "#/$defs/Args"}, "Args": args, "Owner": own,
+        }});
+        assert_eq!(shown(root), left);
+        let joined = json!({"type": "object", "allOf": [{"$ref": "#/definitions/Args"}, {
+            "required": ["owner"], "properties": {"owner": {"minLength": 1}},
+        }], "definitions": {"Args": args}, "$defs": {"Owner": own}});
+        assert_eq!(
+            shown(joined),
+            json!({"type": "object", "allOf": [left, {"required": [], "properties": {}}]})
+        );
+        // Alternatives that what is fixed excludes are none, and one that it meets is met.
+        let kind = |kind: &str, more: &str| json!({"properties": {"owner": {"const": kind}, more: {}}, "required": ["owner", more]});
+        let either = json!({"type": "object", "oneOf": [kind("acme", "x"), kind("other", "y")]});
+        assert_eq!(
+            shown(either),
+            json!({"type": "object", "oneOf": [{"properties": {"x": {}}, "required": ["x"]}]})
+        );
+        let any = json!({"anyOf": [{"required": ["owner"]}, {"required": ["org"]}],
+                         "dependentRequired": {"owner": ["org"], "text": ["owner", "page"]}});
+        assert_eq!(
+            shown(any),
+            json!({"anyOf": [{"required": []}, {"required": ["org"]}],
+                   "dependentRequired": {"text": ["page"]}})
+        );
+        let condition = json!({"if": {"properties": {"owner": {"const": "x"}}},
+                               "then": {"required": ["text"]}, "else": {"required": ["owner"]}});
+        assert_eq!(shown(condition), json!({}));
+        // What refers to itself ends, and what others refer to stays.
+        let tree = json!({"$ref": "#/$defs/Node", "$defs": {"Node": {"type": "object",
+            "properties": {"owner": {}, "next": {"$ref": "#/$defs/Node"}}}}});
+        let tree = shown(tree);
+        assert_eq!(tree["properties"], json!({"next": {"$ref": "#/$defs/Node"}}));
+        assert!(tree["$defs"]["Node"]["properties"]["owner"].is_object());
+        let circle = json!({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}});
+        assert!(shown(circle).is_object());
+    }
+
+    #[test]
     fn what_cannot_work_with_a_tool_is_told() {
         let raw = json!({"name": "b", "inputSchema": {
             "type": "object", "required": ["owner", "page"], "additionalProperties": false,
@@ -404,6 +663,19 @@ mod tests {
         }
         let joined = json!({"inputSchema": {"allOf": [{"properties": {"owner": {}}}]}});
         assert_eq!(misfits(json!({"owner": {"fixed": 5}}), &joined), "");
+        let referring = json!({"inputSchema": {"$ref": "#/$defs/Args", "$defs": {
+            "Args": raw["inputSchema"], "page": raw["inputSchema"]["$defs"]["page"],
+        }}});
+        for (parameters, word) in [
+            (json!({"owner": {"hidden": true}}), "hidden but required"),
+            (json!({"gone": {"description": "x"}}), "`gone` is no parameter of it"),
+            (json!({"owner": {"fixed": 5}}), "`owner`: expected text"),
+        ] {
+            let told = misfits(parameters, &referring);
+            assert!(told.contains(word), "{word}: {told}");
+        }
+        let open = json!({"inputSchema": {"properties": {}, "anyOf": [{}]}});
+        assert_eq!(misfits(json!({"gone": {"fixed": 5}}), &open), "");
     }
 
     #[test]
