@@ -14,7 +14,7 @@ use futures::StreamExt as _;
 use super::accept::as_rpc;
 use super::card::{CARD_PATH, CATALOG_PATH};
 use super::outside::Outside;
-use super::sign_in::METADATA_PATH;
+use super::sign_in::{BOUND_TO_KEY, METADATA_PATH, SignInRefusal};
 use super::state::Gateway;
 use super::tokens::Client;
 use base::Timestamp;
@@ -107,8 +107,8 @@ async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response 
         return next.run(request).await;
     }
     let client = match bearer(request.headers()) {
-        Some(token) => gateway.authenticate(token).await.map_err(Some),
-        None => Err(None),
+        Ok(token) => gateway.authenticate(token).await.map_err(Some),
+        Err(why) => Err(why.map(SignInRefusal::Invalid)),
     };
     let mut client = match client {
         Ok(client) => client,
@@ -244,11 +244,22 @@ fn same_site(gateway: &Gateway, request: &Request) -> Result<Option<HeaderValue>
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+/// The bearer token of a request (RFC 6750, section 2.1).
+///
+/// # Errors
+/// What is in its place; nothing where no token is shown.
+fn bearer(headers: &HeaderMap) -> Result<&str, Option<&'static str>> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let (value, None) = (values.next()?, values.next()) else { return None };
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    let value = values.next().ok_or(None)?;
+    if values.next().is_some() {
+        return Err(Some("there is more than one Authorization header"));
+    }
+    let (scheme, token) = value.to_str().ok().and_then(|it| it.split_once(' ')).unwrap_or_default();
+    match scheme {
+        scheme if scheme.eq_ignore_ascii_case("bearer") => Ok(token.trim()),
+        scheme if scheme.eq_ignore_ascii_case("dpop") => Err(Some(BOUND_TO_KEY)),
+        _ => Err(Some("Authorization is not of the form Bearer TOKEN")),
+    }
 }
 
 fn session_of(headers: &HeaderMap) -> Option<&str> {

@@ -21,7 +21,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use self::jws::{IssuerKey, MAX_TOKEN_BYTES, SignedToken, end_of_claims};
+pub(crate) use self::jws::BOUND_TO_KEY;
+use self::jws::{IssuerKey, MAX_TOKEN_BYTES, SignedToken, end_of_claims, restriction_of_claims};
 use super::outside::Outside;
 use super::state::Gateway;
 use super::tokens::{Client, DEFAULT_SCOPES};
@@ -163,6 +164,9 @@ impl IssuedTokens {
         };
         let now = Clock::system().now().0 / 1_000_000;
         let end = end_of_claims(&claims, config, now).map_err(SignInRefusal::Invalid)?;
+        if let Some(why) = restriction_of_claims(&claims) {
+            return Err(SignInRefusal::Invalid(why));
+        }
         Ok((claims, end))
     }
 }
@@ -446,6 +450,12 @@ impl Gateway {
         let subject = ["sub", "client_id", "azp"].iter().find_map(|name| claims[*name].as_str());
         let subject = subject.filter(|subject| !subject.is_empty());
         let subject = subject.ok_or(SignInRefusal::Invalid("the token says not whose it is"))?;
+        if in_force.config.lacks_claims(&claims) {
+            return Err(SignInRefusal::Invalid(
+                "the issuer left out claims that decide about the profile (_claim_names, \
+                 hasgroups): have it name only the groups of this application, or roles",
+            ));
+        }
         let mut profiles = in_force.config.profiles_of_claims(&claims);
         if profiles.is_empty() {
             profiles.push(DEFAULT_PROFILE.into());

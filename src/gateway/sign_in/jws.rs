@@ -217,6 +217,41 @@ pub fn end_of_claims(claims: &Value, config: &SignInConfig, now: u64) -> Result<
     Ok(end)
 }
 
+/// Why a token is not one that whoever holds it may use: it is bound to a key or a certificate whose
+/// proof nobody checks here (RFC 7800; RFC 9449, section 6; RFC 8705, section 3), or meant for
+/// something else than access.
+pub fn restriction_of_claims(claims: &Value) -> Option<&'static str> {
+    let is_any = |name: &str, words: &[&str]| {
+        let text = claims[name].as_str().unwrap_or_default();
+        words.iter().any(|word| text.eq_ignore_ascii_case(word))
+    };
+    let bound = &claims["cnf"];
+    if !bound["jkt"].is_null() || is_any("token_type", &["dpop"]) {
+        return Some(BOUND_TO_KEY);
+    }
+    if !bound["x5t#S256"].is_null() {
+        return Some(
+            "the token is bound to a certificate (cnf x5t#S256, mutual TLS), which is not seen \
+             here: have the issuer give a bearer token",
+        );
+    }
+    if !bound.is_null() {
+        return Some(
+            "the token is bound to a key (cnf), and no proof of it is checked here: have the \
+             issuer give a bearer token",
+        );
+    }
+    // What issuers say of ID tokens and refresh tokens, which may be for the same audience.
+    let is_other = is_any("token_use", &["id", "refresh", "refresh_token", "id_token"])
+        || is_any("typ", &["id", "refresh", "offline", "logout"])
+        || is_any("token_type", &["refresh_token", "id_token", "n_a"]);
+    is_other.then_some("the token is no access token")
+}
+
+/// What is said to who shows a token that is bound to a key.
+pub const BOUND_TO_KEY: &str = "the token is bound to a key (cnf jkt, DPoP), and no proof of it is \
+                                checked here: have the issuer give a bearer token";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,6 +380,31 @@ mod tests {
         let signed = format!("{}.{}", encoded(r#"{"alg":"EdDSA"}"#), encoded("{}"));
         let token = format!("{signed}.{}", encoded(pair.sign(signed.as_bytes())));
         assert!(is_accepted(&token, &[key.expect("a key")]));
+    }
+
+    #[test]
+    fn a_token_that_is_bound_to_something_or_for_something_else_gives_no_access() {
+        for (claims, why) in [
+            (json!({"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}}), "DPoP"),
+            (json!({"cnf": {"x5t#S256": "bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc05O89jdN-dg2"}}), "TLS"),
+            (json!({"cnf": {"jwk": {"kty": "EC"}}}), "cnf"),
+            (json!({"cnf": {}}), "cnf"),
+            (json!({"cnf": "text"}), "cnf"),
+            (json!({"token_type": "DPoP"}), "DPoP"),
+            (json!({"token_type": "N_A"}), "no access token"),
+            (json!({"token_use": "refresh_token"}), "no access token"),
+            (json!({"typ": "ID"}), "no access token"),
+            (json!({"typ": "Refresh"}), "no access token"),
+        ] {
+            let told = restriction_of_claims(&claims).unwrap_or_default();
+            assert!(told.contains(why), "{claims}: {told}");
+        }
+        for claims in [
+            json!({"sub": "alice"}),
+            json!({"cnf": null, "token_type": "Bearer", "typ": "Bearer", "token_use": "access"}),
+        ] {
+            assert_eq!(restriction_of_claims(&claims), None, "{claims}");
+        }
     }
 
     #[test]

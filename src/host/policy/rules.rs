@@ -655,12 +655,25 @@ pub struct ProfileConfig {
 impl PolicyConfig {
     /// The profiles that the claims of a signed-in caller give, in the order of their names.
     pub fn profiles_of_claims(&self, claims: &Value) -> Vec<Arc<str>> {
-        let groups = self.sign_in.as_ref().and_then(|it| it.groups.as_deref()).unwrap_or("groups");
+        let groups = self.claim_of_groups();
         let fits = |wanted: &Option<ProfileMatch>| {
             wanted.as_ref().is_some_and(|wanted| wanted.fits(claims, groups))
         };
         let profiles = self.profiles.iter().filter(|(_, profile)| fits(&profile.matches));
         profiles.map(|(name, _)| name.as_str().into()).collect()
+    }
+
+    /// Whether the issuer left out of a token what decides about the profile of its caller: groups
+    /// that are too many for it are named as a place to ask (`OpenID` Connect Core, section 5.6.2).
+    pub fn lacks_claims(&self, claims: &Value) -> bool {
+        let groups = self.claim_of_groups();
+        let mut matches = self.profiles.values().filter_map(|profile| profile.matches.as_ref());
+        matches.any(|wanted| wanted.lacks_claims(claims, groups))
+    }
+
+    /// The claim with the groups of callers.
+    fn claim_of_groups(&self) -> &str {
+        self.sign_in.as_ref().and_then(|it| it.groups.as_deref()).unwrap_or("groups")
     }
 }
 

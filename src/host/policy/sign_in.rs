@@ -1,12 +1,13 @@
 //! How callers of a service sign in at an issuer of the team (OAuth 2.1, RFC 9728), and which
 //! profiles what their tokens say gives them. Pure; the gateway checks the tokens.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use globset::{Glob, GlobSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::globs::GlobList;
@@ -184,7 +185,7 @@ impl ProfileMatch {
         let fits = |list: &GlobList, claim: &str| {
             let set = list.iter().map(Glob::new).collect::<Result<Vec<_>, _>>();
             let set = set.and_then(GlobSet::new);
-            set.is_ok_and(|set| texts_of(claims, claim).iter().any(|text| set.is_match(text)))
+            set.is_ok_and(|set| texts_of(claims, claim).iter().any(|text| set.is_match(&**text)))
         };
         *self != Self::default()
             && self.group.as_ref().is_none_or(|list| fits(list, groups))
@@ -193,20 +194,38 @@ impl ProfileMatch {
     }
 }
 
-/// The texts of a claim: itself, or the entries of a list. The claim of that very name comes first,
-/// then the one that its dots lead to.
-fn texts_of(claims: &Value, path: &str) -> Vec<String> {
-    let mut value = claims.get(path);
-    if value.is_none() {
-        value = path.split('.').try_fold(claims, |value, part| value.get(part));
+impl ProfileMatch {
+    /// Whether a claim that it looks at is not in the token, but said to be elsewhere.
+    pub(super) fn lacks_claims(&self, claims: &Value, groups: &str) -> bool {
+        let of_groups = self.group.is_some().then_some(groups);
+        let mut wanted = of_groups.into_iter().chain(self.claims.keys().map(String::as_str));
+        wanted.any(|claim| {
+            let root = claim.split('.').next().unwrap_or(claim);
+            let names = &claims["_claim_names"];
+            let is_elsewhere = !names[claim].is_null() || !names[root].is_null();
+            // Said of groups alone where a place to ask would make the token too long.
+            let has_more =
+                claim == groups && [json!(true), json!("true")].contains(&claims["hasgroups"]);
+            (is_elsewhere || has_more) && value_of(claims, claim).is_none_or(Value::is_null)
+        })
     }
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(flag) => Some(flag.to_string()),
+}
+
+/// The value of a claim. The claim of that very name comes first, then the one that its dots lead to.
+fn value_of<'v>(claims: &'v Value, path: &str) -> Option<&'v Value> {
+    let plain = claims.get(path);
+    plain.or_else(|| path.split('.').try_fold(claims, |value, part| value.get(part)))
+}
+
+/// The texts of a claim: itself, or the entries of a list.
+fn texts_of<'v>(claims: &'v Value, path: &str) -> Vec<Cow<'v, str>> {
+    let text = |value: &'v Value| match value {
+        Value::String(text) => Some(Cow::Borrowed(text.as_str())),
+        Value::Number(number) => Some(number.to_string().into()),
+        Value::Bool(flag) => Some(flag.to_string().into()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     };
-    match value {
+    match value_of(claims, path) {
         Some(Value::Array(all)) => all.iter().filter_map(text).collect(),
         Some(value) => text(value).into_iter().collect(),
         None => Vec::new(),
@@ -217,7 +236,6 @@ fn texts_of(claims: &Value, path: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::policy::PolicyConfig;
-    use serde_json::json;
 
     #[test]
     fn claims_give_the_profiles_that_they_match() {
@@ -240,6 +258,27 @@ mod tests {
         assert_eq!(profiles(roles(json!("platform-eu"))), ["team"]);
         assert_eq!(profiles(json!({"sub": "alice", "groups": ["platform"]})), ["one"]);
         assert_eq!(profiles(json!({"sub": "bob"})), [""; 0], "nobody gets one without a match");
+    }
+
+    #[test]
+    fn claims_that_the_issuer_left_out_are_not_taken_for_none() {
+        let policy = |profile: Value| -> PolicyConfig {
+            serde_json::from_value(json!({"profiles": {"some": {"match": profile}}}))
+                .expect("a policy")
+        };
+        let by_group = policy(json!({"group": "staff"}));
+        let elsewhere = json!({"sub": "bob", "_claim_names": {"groups": "src1"},
+                               "_claim_sources": {"src1": {"endpoint": "https://graph.example"}}});
+        assert!(by_group.lacks_claims(&elsewhere));
+        assert!(by_group.lacks_claims(&json!({"hasgroups": true})));
+        assert!(by_group.lacks_claims(&json!({"hasgroups": "true"})));
+        assert!(!by_group.lacks_claims(&json!({"hasgroups": false})));
+        assert!(!by_group.lacks_claims(&json!({"groups": ["x"], "_claim_names": {"a": "src1"}})));
+        // Nothing is decided by groups here.
+        let by_role = policy(json!({"claims": {"roles.of": "admin"}}));
+        assert!(!by_role.lacks_claims(&elsewhere));
+        assert!(by_role.lacks_claims(&json!({"_claim_names": {"roles": "src1"}})));
+        assert!(!policy(json!({"subject": "bob"})).lacks_claims(&elsewhere));
     }
 
     #[test]

@@ -300,6 +300,11 @@ fn tokens_of_others_and_forged_ones_are_refused_and_keys_rotate() {
         (with(json!({"exp": null})), "never ends"),
         (with(json!({"nbf": 99_999_999_999_u64})), "not valid yet"),
         (with(json!({"sub": ""})), "not whose it is"),
+        (with(json!({"cnf": {"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}})), "DPoP"),
+        (with(json!({"cnf": {"x5t#S256": "bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc"}})), "certificate"),
+        (with(json!({"cnf": {"kid": "one"}})), "bound to a key"),
+        (with(json!({"typ": "ID"})), "no access token"),
+        (with(json!({"groups": null, "hasgroups": true})), "left out claims"),
         (foreign.token(&claims), "signed by no key"),
         (forged(json!({"alg": "ES256", "kid": "none such"})), "signed by no key"),
         (forged(json!({"alg": "RS256", "kid": "one"})), "signed by no key"),
@@ -315,6 +320,18 @@ fn tokens_of_others_and_forged_ones_are_refused_and_keys_rotate() {
         let challenge = refused.header("www-authenticate").unwrap();
         assert!(challenge.contains("error=\"invalid_token\""), "{challenge}");
         assert!(challenge.contains(why), "{why}: {challenge}");
+    }
+    // A good token under another scheme says nothing of who shows it.
+    for (auth, why) in [
+        (format!("DPoP {good}"), "DPoP"),
+        (format!("Basic {good}"), "Bearer TOKEN"),
+        (good.clone(), "Bearer TOKEN"),
+    ] {
+        let headers = [("Authorization", auth.as_str()), ("DPoP", "a.b.c")];
+        let refused = service.send("GET", "/tools", &headers, "");
+        assert_eq!(refused.status, 401, "{refused:?}");
+        let challenge = refused.header("www-authenticate").unwrap();
+        assert!(challenge.starts_with("Bearer ") && challenge.contains(why), "{challenge}");
     }
     // The issuer begins to sign with another key, and takes the first one back.
     issuer.publish(&[&two]);
@@ -377,10 +394,16 @@ fn the_issuer_is_asked_about_opaque_tokens() {
         ("ended".to_owned(), active(json!({"active": false}))),
         ("foreign".to_owned(), active(json!({"aud": "https://other.example"}))),
         ("text".to_owned(), active(json!({"active": "true"}))),
+        ("bound".to_owned(), active(json!({"token_type": "DPoP"}))),
     ];
-    for (token, status) in
-        [("good", 200), ("unnamed", 200), ("ended", 401), ("foreign", 401), ("text", 401)]
-    {
+    for (token, status) in [
+        ("good", 200),
+        ("unnamed", 200),
+        ("ended", 401),
+        ("foreign", 401),
+        ("text", 401),
+        ("bound", 401),
+    ] {
         let answer = call(&service, token);
         assert_eq!(answer.status, status, "{token}: {answer:?}");
     }
@@ -389,7 +412,7 @@ fn the_issuer_is_asked_about_opaque_tokens() {
         let asked = issuer.published.lock().unwrap().asked.clone();
         asked.iter().filter(|line| line.contains(part)).count()
     };
-    assert_eq!(count("/introspect"), 5, "an answer is used for a while");
+    assert_eq!(count("/introspect"), 6, "an answer is used for a while");
     assert_eq!(count("/.well-known/"), 1, "and where to ask");
     // Simultaneous calls with a new token wait for one answer, whether it holds or not.
     for (token, status) in [("busy", 200), ("wrong", 401)] {
