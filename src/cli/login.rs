@@ -79,7 +79,7 @@ fn refused(server: &SafeText, failure: &AuthFailure) -> ExitStatus {
 
 const fn exit_of(failure: &AuthFailure) -> ExitStatus {
     match failure {
-        AuthFailure::Failed(_) => ExitStatus::Unavailable,
+        AuthFailure::Failed(_) | AuthFailure::Unavailable(_) => ExitStatus::Unavailable,
         _ => ExitStatus::Failed,
     }
 }

@@ -8,6 +8,7 @@ mod inbox;
 mod mock;
 mod moved;
 mod program;
+mod refresh;
 mod servers;
 mod strays;
 mod without_page;

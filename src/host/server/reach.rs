@@ -340,7 +340,7 @@ async fn as_person(
         Account::open_person(accounts, request, &http, caller).await
     };
     let auth = opened.await.map_err(|failure| {
-        let is_passing = matches!(failure, AuthFailure::Failed(_));
+        let is_passing = matches!(failure, AuthFailure::Failed(_) | AuthFailure::Unavailable(_));
         let mut error = Error::new(ErrorCode::ServerUnavailable, failure.reason());
         error.unauthorized = !is_passing;
         OpenError::lasting(error.server(&request.config.name))

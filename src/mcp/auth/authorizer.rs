@@ -151,6 +151,7 @@ impl Accounts {
             turn: tokio::sync::Mutex::default(),
             step_ups: Mutex::default(),
             refused: Mutex::default(),
+            given_up: Mutex::default(),
         }))
     }
 }
@@ -167,6 +168,16 @@ pub struct Authorizer {
     step_ups: Mutex<HashMap<String, u32>>,
     /// What the last refusal asked for.
     refused: Mutex<Option<RequestedAccess>>,
+    /// The last attempt at a new token that was given up.
+    given_up: Mutex<Option<GivenUp>>,
+}
+
+/// An attempt at a new token that was given up, because nobody answered.
+struct GivenUp {
+    /// The token that should have been replaced, if there was one.
+    replaces: Option<String>,
+    at: Instant,
+    failure: AuthFailure,
 }
 
 impl std::fmt::Debug for Authorizer {
@@ -212,6 +223,8 @@ impl Authorizer {
     const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
     /// Most tokens of one server that are forgotten at once.
     const MAX_TOKENS: usize = 16;
+    /// How long a token that is still good is used before its refresh is tried again.
+    const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
     /// Sends a request with the current token. If the server requires another one, obtains it and
     /// sends the request again.
@@ -278,7 +291,8 @@ impl Authorizer {
 
     /// The token to use now, refreshed if it is about to expire; `None` when there is none yet.
     async fn token(self: &Arc<Self>) -> Result<Option<StoredToken>, AuthFailure> {
-        let due = |token: &StoredToken| token.is_due(now());
+        let began = Instant::now();
+        let due = |token: &StoredToken| token.is_due(now()) && !self.rests(token);
         let held = self.held.lock().clone();
         let held = if held.is_some() { held } else { self.state()? };
         let held = match held {
@@ -286,21 +300,22 @@ impl Authorizer {
             None if self.site.config.grant.needs_page() => None,
             _ => {
                 let _turn = self.turn.lock().await;
-                match self.state()? {
-                    Some(held) if !due(&held) => Some(held),
+                let held = self.state()?;
+                let renewed = match &held {
+                    Some(held) if !due(held) => None,
                     Some(held) if held.refresh_token.is_some() => {
-                        match self.refresh(held.clone()).await {
-                            Ok(fresh) => Some(fresh),
-                            // The server decides whether the old one is still valid.
-                            Err(AuthFailure::SignInNeeded(..)) => Some(held),
-                            Err(_) if held.left(now()) > Some(0) => Some(held),
-                            Err(error) => return Err(error),
-                        }
+                        Some(self.refresh(held.clone(), began).await)
                     }
-                    _ if !self.site.config.grant.needs_page() => {
-                        Some(self.own_token(&RequestedAccess::default()).await?)
+                    _ if self.site.config.grant.needs_page() => None,
+                    _ => Some(self.own_token(&RequestedAccess::default(), began).await),
+                };
+                match renewed {
+                    Some(Ok(fresh)) => Some(fresh),
+                    // The server decides whether the old one is still valid.
+                    None | Some(Err(AuthFailure::SignInNeeded(..))) => held,
+                    Some(Err(error)) => {
+                        Some(held.filter(|held| held.left(now()) > Some(0)).ok_or(error)?)
                     }
-                    other => other,
                 }
             }
         };
@@ -334,6 +349,7 @@ impl Authorizer {
         if status != StatusCode::UNAUTHORIZED && !step_up {
             return Ok(false);
         }
+        let began = Instant::now();
         let _turn = self.turn.lock().await;
         let known = self.state()?;
         if let Some(known) = &known
@@ -358,7 +374,7 @@ impl Authorizer {
             && let Some(known) = known.clone().filter(|known| known.refresh_token.is_some())
         {
             tries.refreshed = true;
-            match self.refresh(known).await {
+            match self.refresh(known, began).await {
                 Ok(_) => return Ok(true),
                 Err(AuthFailure::SignInNeeded(reason, _)) => why = reason,
                 Err(error) => return Err(error),
@@ -387,7 +403,7 @@ impl Authorizer {
         }
         let wanted = RequestedAccess { challenge, scopes };
         if !self.site.config.grant.needs_page() {
-            self.own_token(&wanted).await?;
+            self.own_token(&wanted, began).await?;
             return Ok(true);
         }
         let Some(prompt) = self.accounts.prompt.clone() else {
@@ -423,7 +439,7 @@ impl Authorizer {
             wanted.scopes = scopes;
         }
         if !self.site.config.grant.needs_page() {
-            return self.own_token(&wanted).await;
+            return self.own_token(&wanted, Instant::now()).await;
         }
         self.ask(prompt, &wanted).await
     }
@@ -433,12 +449,13 @@ impl Authorizer {
     /// # Errors
     /// When there is no refresh token, or what went wrong.
     pub async fn refresh_now(self: &Arc<Self>) -> Result<StoredToken, AuthFailure> {
+        let began = Instant::now();
         let _turn = self.turn.lock().await;
         if !self.site.config.grant.needs_page() {
-            return self.own_token(&RequestedAccess::default()).await;
+            return self.own_token(&RequestedAccess::default(), began).await;
         }
         match self.state()?.filter(|known| known.refresh_token.is_some()) {
-            Some(known) => self.refresh(known).await,
+            Some(known) => self.refresh(known, began).await,
             None => Err(self.needed(" again, there is no refresh token".to_owned())),
         }
     }
@@ -555,18 +572,77 @@ impl Authorizer {
         Ok(token)
     }
 
-    async fn own_token(&self, wanted: &RequestedAccess) -> Result<StoredToken, AuthFailure> {
-        let token = self.site.without_page(wanted).await?;
+    /// A token that takes no person, for a caller that `began` to wait for it.
+    async fn own_token(
+        &self,
+        wanted: &RequestedAccess,
+        began: Instant,
+    ) -> Result<StoredToken, AuthFailure> {
+        let held = self.state()?;
+        self.given_up_since(began, held.as_ref())?;
+        let token = match self.site.without_page(wanted).await {
+            Err(AuthFailure::Unavailable(why)) => {
+                return Err(self.give_up_token(held.as_ref(), why));
+            }
+            other => other?,
+        };
         self.keep(&token).await?;
         Ok(token)
     }
 
     /// Refreshes a token. Continues if the caller is cancelled: a rotated token is lost when its
     /// response is not read.
-    async fn refresh(self: &Arc<Self>, known: StoredToken) -> Result<StoredToken, AuthFailure> {
+    async fn refresh(
+        self: &Arc<Self>,
+        known: StoredToken,
+        began: Instant,
+    ) -> Result<StoredToken, AuthFailure> {
+        self.given_up_since(began, Some(&known))?;
         let this = Arc::clone(self);
         let work = tokio::spawn(async move { this.refresh_alone(known).await });
         work.await.map_err(AuthFailure::failed)?
+    }
+
+    /// Fails as an attempt did that was given up since a caller `began` to wait: it would be made for
+    /// each that waits.
+    fn given_up_since(
+        &self,
+        began: Instant,
+        known: Option<&StoredToken>,
+    ) -> Result<(), AuthFailure> {
+        let given_up = self.given_up.lock();
+        let known = known.map(|known| known.access_token.as_str());
+        let same = given_up.as_ref().filter(|last| last.replaces.as_deref() == known);
+        match same.filter(|last| last.at >= began) {
+            Some(last) => Err(last.failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a token is still good, and nobody answered a moment ago when it was refreshed.
+    fn rests(&self, token: &StoredToken) -> bool {
+        let given_up = self.given_up.lock();
+        let is_of_late = given_up.as_ref().is_some_and(|last| {
+            last.replaces.as_ref() == Some(&token.access_token)
+                && last.at.elapsed() < Self::REFRESH_INTERVAL
+        });
+        is_of_late && token.left(now()) > Some(0)
+    }
+
+    /// The failure of an attempt at a new token that nobody answered, for those who wait too.
+    fn give_up_token(&self, known: Option<&StoredToken>, mut why: String) -> AuthFailure {
+        if known.is_some_and(|known| known.refresh_token.is_some()) {
+            let command = (self.accounts.command)(&self.site.server);
+            why += "; the refresh token is kept: try again when the authorization server answers, \
+                    or sign in anew with `";
+            why += &command;
+            why += "`";
+        }
+        let failure = AuthFailure::Unavailable(why);
+        let replaces = known.map(|known| known.access_token.clone());
+        let last = GivenUp { replaces, at: Instant::now(), failure: failure.clone() };
+        *self.given_up.lock() = Some(last);
+        failure
     }
 
     async fn refresh_alone(&self, known: StoredToken) -> Result<StoredToken, AuthFailure> {
@@ -623,6 +699,9 @@ impl Authorizer {
                     self.keep(&spent).await?;
                 }
                 Err(self.needed(format!(" again, the refresh token is invalid (`{code}`)")))
+            }
+            Err(NotGranted::Failed(AuthFailure::Failed(why))) => {
+                Err(self.give_up_token(Some(&current), why))
             }
             Err(NotGranted::Failed(failure)) => Err(failure),
         }

@@ -160,7 +160,8 @@ impl Site {
             .header("accept", "application/json")
             .body(request.to_string().into_bytes())
             .map_err(|error| failed(error.to_string()))?;
-        let response = self.exchange.run(StepKind::Register, post).await.map_err(failed)?;
+        let response = self.exchange.run(StepKind::Register, post).await;
+        let response = response.map_err(|none| failed(none.said))?;
         let (status, body) = (response.status(), response.body());
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         if !status.is_success() {

@@ -291,7 +291,7 @@ impl Site {
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
         }
-        self.exchange.answer(request).await
+        self.exchange.answer(request).await.map_err(|none| none.said)
     }
 }
 
@@ -506,7 +506,7 @@ impl OAuthHttpClient for Documents {
                 response
             } else {
                 let response = self.exchange.run(kind, request.request).await;
-                response.map_err(OAuthHttpClientError::from)?
+                response.map_err(|none| OAuthHttpClientError::from(none.said))?
             };
             if is_resource {
                 self.metadata.lock().insert(at.to_string(), response.clone());

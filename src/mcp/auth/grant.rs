@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use futures::StreamExt;
+use http::Method;
+use http::header::LOCATION;
 use ring::digest::{SHA256, digest};
 use ring::error::Unspecified;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -25,6 +27,7 @@ use super::report::AuthReporter;
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{ClientAuth, StoredClient, StoredToken, is_sendable};
 use crate::transport::coding::decoded;
+use crate::transport::moved::Moved;
 use crate::transport::remote;
 use base::secret::MASK;
 use base::{SafeText, Secret};
@@ -86,23 +89,30 @@ pub(super) async fn token(
     form: &[(&str, &str)],
 ) -> Result<Granted, NotGranted> {
     let failed = NotGranted::Failed;
-    let mut response = post(exchange, kind, endpoint, caller, form).await.map_err(failed)?;
-    let asks = error_code(response.body()).as_deref() == Some(NONCE_WANTED);
+    let mut posted = post(exchange, kind, endpoint, caller, form).await.map_err(failed)?;
+    let asks = error_code(posted.response.body()).as_deref() == Some(NONCE_WANTED);
     if let Some(proof) = caller.proof
         && let Ok(url) = Url::parse(endpoint)
-        && proof.learn(&url, response.headers())
+        && proof.learn(&url, posted.response.headers())
         && asks
     {
-        response = post(exchange, kind, endpoint, caller, form).await.map_err(failed)?;
-        proof.learn(&url, response.headers());
+        posted = post(exchange, kind, endpoint, caller, form).await.map_err(failed)?;
+        proof.learn(&url, posted.response.headers());
     }
+    let Posted { response, tries } = posted;
     let status = response.status();
     let said = words_of_refusal(response.body(), form);
     if !status.is_success() {
         return Err(match error_code(response.body()) {
             Some(code) if status.is_client_error() => NotGranted::Code { code, said },
             _ => {
-                let why = format!("{endpoint}: HTTP {status}{said}");
+                let place = response.headers().get(LOCATION).and_then(|place| place.to_str().ok());
+                let place = place.filter(|_| status.is_redirection()).map(|place| {
+                    let place = place.split(['?', '#']).next().unwrap_or_default();
+                    format!(" to {}, which no token is sent to", SafeText::cut(place, 200))
+                });
+                let place = place.unwrap_or_default();
+                let why = format!("{endpoint}: HTTP {status}{place}{}{said}", in_tries(tries));
                 NotGranted::Failed(AuthFailure::failed(why))
             }
         });
@@ -220,7 +230,8 @@ pub(super) async fn exchange_id_token(
     if !wanted.scope.is_empty() {
         form.push(("scope", wanted.scope));
     }
-    let response = post(exchange, StepKind::Exchange, endpoint, caller, &form).await?;
+    let posted = post(exchange, StepKind::Exchange, endpoint, caller, &form).await?;
+    let response = posted.response;
     let (status, body) = (response.status(), response.body());
     if !status.is_success() {
         let code = error_code(body).unwrap_or_else(|| format!("HTTP {status}"));
@@ -355,32 +366,93 @@ pub(super) async fn revoke(
     };
     let form = [("token", value.as_str()), ("token_type_hint", hint), ("client_secret", "")];
     let posted = async {
-        let response = post(exchange, StepKind::Revoke, endpoint, caller, &form[..2]).await?;
+        let posted = post(exchange, StepKind::Revoke, endpoint, caller, &form[..2]).await?;
         // Servers of the Python SDK want the member of clients that have no secret, or show it
         // elsewhere, too; an empty one is none (RFC 6749, section 2.3.1).
-        let wants_all = error_code(response.body()).as_deref() == Some("invalid_request");
+        let code = error_code(posted.response.body());
+        let wants_all = code.as_deref() == Some("invalid_request");
         if wants_all && matches!(caller.client.auth, ClientAuth::None | ClientAuth::Basic) {
             return post(exchange, StepKind::Revoke, endpoint, caller, &form).await;
         }
-        Ok(response)
+        Ok(posted)
     };
-    let response = tokio::time::timeout(REVOCATION_TIMEOUT, posted).await.map_err(|_| {
-        let limit = REVOCATION_TIMEOUT.as_secs();
-        AuthFailure::failed(format!("{endpoint} did not answer within {limit} s"))
-    })??;
+    let Posted { response, .. } =
+        tokio::time::timeout(REVOCATION_TIMEOUT, posted).await.map_err(|_| {
+            let limit = REVOCATION_TIMEOUT.as_secs();
+            AuthFailure::failed(format!("{endpoint} did not answer within {limit} s"))
+        })??;
     if response.status().is_success() {
         return Ok(());
     }
     Err(AuthFailure::failed(format!("{endpoint}: HTTP {}", response.status())))
 }
 
+/// The pauses before a grant is posted again that an authorization server could not answer: it is
+/// starting, or one of its replicas is ending.
+const RETRY_PAUSES: [Duration; 3] =
+    [Duration::from_millis(200), Duration::from_millis(600), Duration::from_millis(1_800)];
+/// Longest pause that a server may ask for (`Retry-After`) and gets, while a person waits.
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// An answer to a grant, and how often the grant was posted for it.
+struct Posted {
+    response: http::Response<Vec<u8>>,
+    tries: usize,
+}
+
+/// Posts a form. A grant is posted again where nobody has answered it: the connection broke, or a
+/// 5xx says that the server cannot now. What a 4xx says is final (RFC 6749, section 5.2).
+///
+/// # Errors
+/// Why there was no answer.
 async fn post(
     exchange: &TokenClient,
     kind: StepKind,
     endpoint: &str,
+    caller: &OAuthClient<'_>,
+    form: &[(&str, &str)],
+) -> Result<Posted, AuthFailure> {
+    let is_grant = matches!(kind, StepKind::Token | StepKind::Exchange | StepKind::Refresh);
+    let mut pauses = if is_grant { &RETRY_PAUSES[..] } else { &[] }.iter();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        // Each has an assertion and a proof of its own: they are good once.
+        let answered = exchange.run(kind, request_of(endpoint, caller, form)?).await;
+        let asked = match &answered {
+            Ok(response) if matches!(response.status().as_u16(), 500 | 502..=504) => {
+                pause_asked(response)
+            }
+            Err(none) if none.is_passing => Duration::ZERO,
+            _ => Duration::MAX,
+        };
+        let Some(pause) = pauses.next().filter(|_| asked <= MAX_RETRY_INTERVAL) else {
+            let failed =
+                |none: NoAnswer| AuthFailure::failed(format!("{}{}", none.said, in_tries(tries)));
+            return answered.map(|response| Posted { response, tries }).map_err(failed);
+        };
+        tokio::time::sleep(asked.max(*pause)).await;
+    }
+}
+
+/// How often something was tried, in words; nothing when once.
+fn in_tries(tries: usize) -> String {
+    if tries > 1 { format!(" (tried {tries} times)") } else { String::new() }
+}
+
+/// The pause that a server asks for, in seconds (RFC 9110, section 10.2.3).
+fn pause_asked(response: &http::Response<Vec<u8>>) -> Duration {
+    let asked = response.headers().get(http::header::RETRY_AFTER);
+    let asked = asked.and_then(|asked| asked.to_str().ok()?.trim().parse().ok());
+    Duration::from_secs(asked.unwrap_or_default())
+}
+
+/// The request that posts a form for a client.
+fn request_of(
+    endpoint: &str,
     OAuthClient { client, key, proof }: &OAuthClient<'_>,
     form: &[(&str, &str)],
-) -> Result<http::Response<Vec<u8>>, AuthFailure> {
+) -> Result<http::Request<Vec<u8>>, AuthFailure> {
     let url = Url::parse(endpoint).map_err(AuthFailure::refused)?;
     let mut request = http::Request::post(url.as_str())
         .header("content-type", "application/x-www-form-urlencoded")
@@ -412,7 +484,7 @@ async fn post(
     if let Some(proof) = proof {
         proof.attach(request.headers_mut(), "POST", &url, None)?;
     }
-    exchange.run(kind, request).await.map_err(AuthFailure::failed)
+    Ok(request)
 }
 
 // Every HTTP request of a sign-in: checked, bounded, never redirected to another origin, and
@@ -456,14 +528,14 @@ impl TokenClient {
         &self,
         kind: StepKind,
         request: http::Request<Vec<u8>>,
-    ) -> Result<http::Response<Vec<u8>>, String> {
+    ) -> Result<http::Response<Vec<u8>>, NoAnswer> {
         let url = request.uri().to_string();
-        let url = Url::parse(&url).map_err(|error| format!("{url}: {error}"))?;
+        let url = Url::parse(&url).map_err(|error| NoAnswer::lasting(format!("{url}: {error}")))?;
         let sent = request.body().clone();
         let began = Instant::now();
         let done = match self.policy.check(&url) {
             Ok(()) => self.answer(request).await,
-            Err(why) => Err(why),
+            Err(why) => Err(NoAnswer::lasting(why)),
         };
         let took = began.elapsed();
         let (status, answered, why) = match &done {
@@ -475,26 +547,47 @@ impl TokenClient {
                 let code = code.filter(|code| kind != StepKind::Client || code.contains("client"));
                 (Some(status.as_u16()), body, code)
             }
-            Err(why) => (None, &[][..], Some(why.clone())),
+            Err(none) => (None, &[][..], Some(none.said.clone())),
         };
         let refused = why.as_deref().map(SafeText::line);
         let step = AuthStep { status, took, refused, ..AuthStep::new(kind, &url) };
         self.events.step(step, &sent, answered);
-        done.map_err(|why| {
+        done.map_err(|none| {
             let mut shown = url;
             shown.set_query(None);
-            format!("{shown}: {why}")
+            NoAnswer { said: format!("{shown}: {}", none.said), ..none }
+        })
+    }
+
+    async fn sent(&self, request: http::Request<Vec<u8>>) -> Result<reqwest::Response, NoAnswer> {
+        let request = reqwest::Request::try_from(request)
+            .map_err(|error| NoAnswer::lasting(remote::innermost(&error)))?;
+        let sent = self.http.execute(request).await;
+        sent.map_err(|error| NoAnswer {
+            said: remote::innermost(&error),
+            is_passing: remote::is_passing(&error),
         })
     }
 
     pub(super) async fn answer(
         &self,
         request: http::Request<Vec<u8>>,
-    ) -> Result<http::Response<Vec<u8>>, String> {
-        let request =
-            reqwest::Request::try_from(request).map_err(|error| remote::innermost(&error))?;
-        let response =
-            self.http.execute(request).await.map_err(|error| remote::innermost(&error))?;
+    ) -> Result<http::Response<Vec<u8>>, NoAnswer> {
+        let broken = |error: &(dyn std::error::Error + 'static)| NoAnswer {
+            said: remote::innermost(error),
+            is_passing: remote::is_passing(error),
+        };
+        // A proof is good at one address.
+        let is_movable =
+            request.method() == Method::POST && !request.headers().contains_key("dpop");
+        let again = is_movable.then(|| request.clone());
+        let mut response = self.sent(request).await?;
+        if let Some(mut again) = again
+            && let Some(next) = moved(&again, &response)
+        {
+            *again.uri_mut() = next;
+            response = self.sent(again).await?;
+        }
         let mut out = http::Response::builder().status(response.status());
         // An event stream never ends, and was not asked for.
         let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
@@ -505,12 +598,36 @@ impl TokenClient {
         let mut body = Vec::new();
         let mut stream = decoded(response);
         while !streams && let Some(chunk) = stream.next().await {
-            body.extend_from_slice(&chunk.map_err(|error| remote::innermost(&error))?);
+            body.extend_from_slice(&chunk.map_err(|error| broken(&error))?);
             if body.len() > Self::MAX_BODY_BYTES {
-                return Err(format!("the answer is over {} bytes", Self::MAX_BODY_BYTES));
+                let why = format!("the answer is over {} bytes", Self::MAX_BODY_BYTES);
+                return Err(NoAnswer::lasting(why));
             }
         }
-        out.body(body).map_err(|error| error.to_string())
+        out.body(body).map_err(|error| NoAnswer::lasting(error.to_string()))
+    }
+}
+
+/// Where a form is posted again, because its endpoint has another last slash.
+fn moved(request: &http::Request<Vec<u8>>, response: &reqwest::Response) -> Option<http::Uri> {
+    let at = Url::parse(&request.uri().to_string()).ok()?;
+    let (status, headers) = (response.status(), response.headers());
+    match Moved::from_response(request.method(), &at, status, headers, true) {
+        Moved::To(next) => next.as_str().parse().ok(),
+        Moved::Not | Moved::Refused(_) => None,
+    }
+}
+
+/// Why a request has no answer.
+pub(super) struct NoAnswer {
+    pub(super) said: String,
+    /// Whether the connection failed in a way that another may not.
+    is_passing: bool,
+}
+
+impl NoAnswer {
+    fn lasting(said: String) -> Self {
+        Self { said, is_passing: false }
     }
 }
 

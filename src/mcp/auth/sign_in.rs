@@ -218,7 +218,10 @@ impl Site {
         let proof = found.proof_key()?;
         let caller = OAuthClient { client: &client, key, proof: proof.as_ref() };
         let granted = grant::token(&self.exchange, StepKind::Token, endpoint, &caller, &form).await;
-        let granted = granted.map_err(|refused| refused.into_failure(endpoint))?;
+        let granted = granted.map_err(|refused| match refused.into_failure(endpoint) {
+            AuthFailure::Failed(why) => AuthFailure::Unavailable(why),
+            other => other,
+        })?;
         // The next one is obtained the same way.
         let granted = Granted { refresh_token: None, ..granted };
         Ok(self.token(&found, &caller, granted))

@@ -114,6 +114,10 @@ pub enum AuthFailure {
     /// Something failed on the way; possibly transient.
     #[error("signing in failed: {0}")]
     Failed(String),
+    /// The authorization server could not be reached, or could not answer, when a token was needed
+    /// that takes no person. What it is obtained with is kept.
+    #[error("no token could be obtained now: {0}")]
+    Unavailable(String),
 }
 
 impl AuthFailure {
@@ -121,7 +125,10 @@ impl AuthFailure {
     pub fn reason(&self) -> String {
         match self {
             Self::SignInNeeded(..) => self.to_string(),
-            Self::Declined(why) | Self::Refused(why) | Self::Failed(why) => why.clone(),
+            Self::Declined(why)
+            | Self::Refused(why)
+            | Self::Failed(why)
+            | Self::Unavailable(why) => why.clone(),
         }
     }
 }

@@ -30,7 +30,7 @@ use super::cookies::SessionCookies;
 use super::moved::{MAX_REDIRECTS, Moved, is_permanent};
 use super::proxy::{no_proxy_hint, proxy_flaw, proxy_of};
 use super::refusal::{reason_in, status_words};
-use crate::auth::{Authorizer, NotSent};
+use crate::auth::{AuthFailure, Authorizer, NotSent};
 use crate::session::HttpEndpoint;
 use base::address::is_loopback;
 use base::text::cut;
@@ -274,7 +274,9 @@ impl RemoteServer {
                 return Err(SendError::Refused(text.into()));
             }
             Err(NotSent::Auth(failure)) => {
-                self.tap.unauthorized.store(true, Ordering::Relaxed);
+                // Another attempt may obtain one.
+                let is_passing = matches!(failure, AuthFailure::Unavailable(_));
+                self.tap.unauthorized.store(!is_passing, Ordering::Relaxed);
                 return Err(SendError::Unauthorized(failure.to_string()));
             }
         };
@@ -320,10 +322,31 @@ fn is_cut_off(error: &reqwest::Error) -> bool {
     if !error.is_request() || error.is_connect() || error.is_timeout() {
         return false;
     }
-    let mut cause = std::error::Error::source(error);
+    has_cause(error, &[io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe])
+}
+
+/// Whether a request may be answered when it is sent again: nobody listened, or the connection ended
+/// without the whole answer.
+pub(crate) fn is_passing(error: &(dyn std::error::Error + 'static)) -> bool {
+    use io::ErrorKind;
+    let kinds = [
+        ErrorKind::BrokenPipe,
+        ErrorKind::ConnectionAborted,
+        ErrorKind::ConnectionRefused,
+        ErrorKind::ConnectionReset,
+        ErrorKind::HostUnreachable,
+        ErrorKind::NetworkUnreachable,
+        ErrorKind::UnexpectedEof,
+    ];
+    has_cause(error, &kinds)
+}
+
+/// Whether one of these failures of a socket, or an end before the answer, is behind an error.
+fn has_cause(error: &(dyn std::error::Error + 'static), kinds: &[io::ErrorKind]) -> bool {
+    let mut cause = Some(error);
     while let Some(inner) = cause {
-        let of_socket = inner.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-        if matches!(of_socket, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe))
+        let of_socket = inner.downcast_ref::<io::Error>().map(io::Error::kind);
+        if of_socket.is_some_and(|kind| kinds.contains(&kind))
             || inner.to_string() == "connection closed before message completed"
         {
             return true;

@@ -69,6 +69,10 @@ pub struct World {
     pub proofs: Vec<Proof>,
     /// The JWTs that are good at the token endpoint.
     pub assertions: Vec<String>,
+    /// How many grants the token endpoint does not answer, and the head of what it says instead;
+    /// where that is empty, the connection just ends.
+    pub unanswered: usize,
+    pub instead: &'static str,
 }
 
 /// A proof of possession as it arrived.
@@ -316,7 +320,14 @@ impl World {
                 back.query_pairs_mut().append_pair(key, value);
                 http("302 Found", &[("location", back.as_str())], "")
             }
-            "/token" => self.token(&form(body)),
+            "/token" if self.unanswered > 0 => {
+                self.unanswered -= 1;
+                match self.instead {
+                    "" => String::new(),
+                    head => http(head, &[], "<html>no answer</html>"),
+                }
+            }
+            "/token" | "/token/" => self.token(&form(body)),
             "/revoke" if self.revokes_with.is_some_and(|it| !form(body).contains_key(it)) => {
                 let refused = json!({"error": "invalid_request"}).to_string();
                 http("400 Bad Request", &[("content-type", "application/json")], &refused)
