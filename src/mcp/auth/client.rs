@@ -19,6 +19,18 @@ use base::SafeText;
 const BY_HAND: &str = ": register mcpdeck there by hand, and put its `clientId` and `redirectUri` into \
                        `oauth` of the entry";
 
+/// Why there is nobody to sign in with: the addresses were assumed (specification 2025-03-26,
+/// authorization, section 2.3.3), and nothing is there.
+fn not_published(server: &Url, endpoint: &str, status: http::StatusCode) -> String {
+    let origin = server.origin().ascii_serialization();
+    format!(
+        "no usable authorization server is named, neither by the refusal of the server, nor by \
+         metadata at {origin}, and none is where older servers have it ({endpoint}: HTTP {}); if \
+         the server takes a key or a token, put it into `headers` of the entry",
+        status.as_u16()
+    )
+}
+
 /// A client to sign in with.
 pub(super) struct ChosenClient {
     pub(super) client: StoredClient,
@@ -173,7 +185,12 @@ impl Site {
                 "{endpoint} registers no client for {redirect_uri} (HTTP {}{colon}{words})",
                 status.as_u16()
             );
-            if matches!(status.as_u16(), 401 | 404 | 405 | 501) {
+            let is_absent = matches!(status.as_u16(), 401 | 404 | 405 | 501);
+            if is_absent && !found.published {
+                let why = not_published(&self.address, endpoint, status);
+                return Err(NotRegistered::Failed(AuthFailure::refused(why)));
+            }
+            if is_absent {
                 why += BY_HAND;
             }
             let is_final =

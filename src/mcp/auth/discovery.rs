@@ -65,7 +65,8 @@ pub(super) struct FoundIssuer {
     pub(super) wants_proof: bool,
     /// Those that the resource metadata names before it, which cannot be used.
     pub(super) failed: Vec<String>,
-    published: bool,
+    /// Whether its addresses are those of a document, and not assumed.
+    pub(super) published: bool,
 }
 
 impl Site {
