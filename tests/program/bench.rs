@@ -268,6 +268,10 @@ fn a_first_file_is_written_that_runs_and_is_not_overwritten() {
 
 #[test]
 fn a_first_file_takes_no_refusal_of_a_made_up_word_for_a_fault() {
+    let away = json!({
+        "name": "away", "annotations": {"readOnlyHint": true, "openWorldHint": true},
+        "inputSchema": {"type": "object"},
+    });
     let choosy = json!({
         "serverInfo": {"name": "choosy", "version": "1"}, "capabilities": {"prompts": {}, "tools": {}},
         "prompts": [
@@ -275,8 +279,18 @@ fn a_first_file_takes_no_refusal_of_a_made_up_word_for_a_fault() {
             {"name": "plain"},
         ],
         "gets": {"kind": {"error": {"code": -32602, "message": "must be Text or Blob"}}},
-        "tools": [choosy_tool("read", &json!({"type": "string"})), choosy_tool("pick", &json!({"enum": ["x"]}))],
-        "calls": {"read": {"toolError": "no such file"}, "pick": {"text": "x"}},
+        "tools": [
+            choosy_tool("read", &json!({"type": "string"})),
+            choosy_tool("pick", &json!({"enum": ["x"]})),
+            choosy_tool("draw", &json!({"type": "array", "minItems": 1, "items": {"type": "object"}})),
+            choosy_tool("turn", &json!({"type": "boolean"})),
+            away,
+        ],
+        "calls": {
+            "read": {"toolError": "no such file"}, "pick": {"text": "x"}, "turn": {"text": "x"},
+            "draw": {"error": {"code": -32603, "message": "no such row"}},
+            "away": {"error": {"code": -32603, "message": "getaddrinfo ENOTFOUND a.example"}},
+        },
     });
     let bench = Bench::playing(&[("choosy", choosy)]);
     assert_eq!(bench.run(&["test", "--init"], AT_MOST).code, Some(0));
@@ -286,10 +300,13 @@ fn a_first_file_takes_no_refusal_of_a_made_up_word_for_a_fault() {
     let text = std::fs::read_to_string(bench.path().join("mcp.tests.json")).expect("written");
     let file: Value = serde_json::from_str(&text).expect("JSON");
     let may_fail = |n: usize| file["suites"]["choosy"]["steps"][n]["expect"]["mayFail"].clone();
-    // Nor must a tool take a made-up path, but what its own schema lists.
-    let tools = (may_fail(0), may_fail(1));
-    assert_eq!(tools, (json!(true), Value::Null), "{file:#}");
-    assert_eq!((may_fail(2), may_fail(3)), (json!(true), Value::Null), "{file:#}");
+    // Nor must a tool take a made-up path or row, or reach another machine; but what its own schema
+    // lists.
+    let (yes, no) = (json!(true), Value::Null);
+    let wanted = [&yes, &no, &yes, &no, &yes, &yes, &no];
+    for (n, wanted) in wanted.into_iter().enumerate() {
+        assert_eq!(may_fail(n), *wanted, "{n} {file:#}");
+    }
 }
 
 /// A tool that reads, with one parameter.
