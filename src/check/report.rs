@@ -4,7 +4,7 @@ mod human;
 mod junit;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use schemars::generate::SchemaSettings;
@@ -102,6 +102,7 @@ fn annotation(
     };
     let (file, at) = report.place(server, finding);
     let mut properties = Vec::new();
+    let file = file.map(from_root);
     properties.extend(file.map(|file| format!("file={}", property(&file.to_string_lossy()))));
     properties.extend(at.map(|at| format!("line={},col={}", at.line, at.column.max(1))));
     let who = server.map(|s| format!("{}: ", s.name)).unwrap_or_default();
@@ -109,6 +110,16 @@ fn annotation(
     let place = finding.prefix();
     let text = format!("{who}{place}{}\n{}", finding.message, finding.help);
     let _ = writeln!(out, "::{command} {}::{}", properties.join(","), data(text.trim_end()));
+}
+
+/// A file as who reads the report finds it: from the root of the checkout that GitHub names, which
+/// need not be the folder of the step, or else from here.
+fn from_root(file: &Path) -> PathBuf {
+    let Ok(here) = std::env::current_dir() else { return file.to_owned() };
+    let root = std::env::var_os("GITHUB_WORKSPACE").map(PathBuf::from);
+    let root = root.filter(|root| here.starts_with(root)).unwrap_or_else(|| here.clone());
+    let whole = config::clean_path(&here.join(file));
+    whole.strip_prefix(root).map_or_else(|_| file.to_owned(), Path::to_owned)
 }
 
 /// Escapes the text of a workflow command, so that nothing in it can begin another one, nor speak to

@@ -114,6 +114,29 @@ fn a_failed_step_names_its_line_and_what_needs_its_value_is_skipped() {
 }
 
 #[test]
+fn what_github_reads_names_files_from_the_root_of_the_checkout() {
+    let bench = notes();
+    let file = json!({"suites": {"a": {"steps": [{"tool": "notes.nothing"}]}}});
+    bench.write("mcp.tests.json", &file.to_string());
+    let folder = bench.path().canonicalize().expect("a folder");
+    let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+    let elsewhere = folder.join("elsewhere");
+    for (root, expected) in [
+        (folder.parent().expect("a parent"), format!("{name}/mcp.tests.json")),
+        (&*folder, "mcp.tests.json".to_owned()),
+        (&*elsewhere, "mcp.tests.json".to_owned()),
+    ] {
+        let args = ["test", "--format", "github", "--format", "sarif=s.json"];
+        let mut command = bench.command(&args);
+        command.env("GITHUB_WORKSPACE", root);
+        let done = crate::support::finish(command, AT_MOST);
+        assert!(done.stdout.contains(&format!("::error file={expected},line=")), "{done:?}");
+        let sarif = std::fs::read_to_string(folder.join("s.json")).expect("written");
+        assert!(sarif.contains(&format!("\"uri\": \"{expected}\"")), "{sarif}");
+    }
+}
+
+#[test]
 fn a_step_has_one_name_in_junit_however_it_ends_and_no_two_have_the_same() {
     let bench = notes();
     let names = |title: &str| {

@@ -298,9 +298,8 @@ fn fingerprint(server: Option<&ServerReport>, finding: &CheckFinding) -> String 
 }
 
 fn physical(file: &Path, at: Option<&Position>) -> Value {
-    let here = std::env::current_dir().ok();
-    let near = here.as_deref().and_then(|here| file.strip_prefix(here).ok()).unwrap_or(file);
-    let near = near.strip_prefix("./").unwrap_or(near);
+    let near = super::from_root(file);
+    let near = near.strip_prefix("./").unwrap_or(&near);
     let uri = if near.is_absolute() {
         url::Url::from_file_path(near).map(String::from).unwrap_or_default()
     } else {
