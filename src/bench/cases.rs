@@ -301,7 +301,7 @@ impl EvalRate {
         Self { rate: p, low, high }
     }
 
-    fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         // Of nothing at all.
         if self.rate <= 0.0 && self.high >= 1.0 {
             return "-".to_owned();
@@ -840,6 +840,12 @@ pub fn eval_text(report: &EvalReport) -> String {
             );
         }
     }
+    out + &eval_notes(report)
+}
+
+/// What an evaluation says beside its models: comparisons, advice, and why it is not complete.
+pub(crate) fn eval_notes(report: &EvalReport) -> String {
+    let mut out = String::new();
     comparison_text(&mut out, "", &report.comparison);
     if let Some(advice) = &report.advice {
         advice.text(&mut out);

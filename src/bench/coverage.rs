@@ -57,7 +57,7 @@ impl CoveredPart {
         }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         if self.total == 0 { "-".to_owned() } else { format!("{}/{}", self.reached, self.total) }
     }
 }

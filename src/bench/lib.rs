@@ -19,6 +19,7 @@ pub mod generate;
 pub mod init;
 pub mod judge;
 pub mod outcome;
+pub mod page;
 mod paths;
 mod pattern;
 pub mod probe;

@@ -190,6 +190,11 @@ impl BenchReport {
             report.servers.extend(fuzz_as_servers(fuzz));
         }
         report.servers.extend(self.eval.iter().flat_map(|eval| &eval.models).map(model_as_server));
+        if let Some(why) = self.eval.as_ref().and_then(|eval| eval.incomplete.as_ref()) {
+            let mut server = row("eval", CheckVerdict::Incomplete, Duration::ZERO);
+            server.findings.push(finding("test/not-run", "", why));
+            report.servers.push(server);
+        }
         (report.verdict, report.exit_code) = (self.verdict, self.exit_code);
         (report.took, report.began) = (self.took, self.began.clone());
         report
@@ -226,6 +231,24 @@ fn fuzz_as_servers(fuzz: &FuzzReport) -> Vec<ServerReport> {
             server.verdict = CheckVerdict::Violated;
         }
     }
+    // What was called and had no finding is a test that passed: a report without any says that
+    // nothing was tested.
+    for tool in &fuzz.tools {
+        if fuzz.findings.iter().any(|found| found.tool == tool.tool) {
+            continue;
+        }
+        let name = format!("fuzz {}", server_of(&tool.tool));
+        if !servers.iter().any(|server| server.name == name) {
+            servers.push(row(&name, CheckVerdict::Ok, Duration::ZERO));
+        }
+        let Some(server) = servers.iter_mut().find(|server| server.name == name) else { continue };
+        server.steps.push(DoctorStep {
+            name: brief(&tool.tool, 80).into(),
+            status: if tool.cases > 0 { DoctorStatus::Ok } else { DoctorStatus::Skipped },
+            took: None,
+            detail: tool.note.clone().unwrap_or_default(),
+        });
+    }
     for (name, why) in &fuzz.failed {
         let mut server = row(&format!("fuzz {name}"), CheckVerdict::Incomplete, Duration::ZERO);
         server.findings.push(finding("test/not-run", "", why));
@@ -255,8 +278,13 @@ fn model_as_server(model: &ModelScore) -> ServerReport {
     server
 }
 
+/// The server of a tool (`server.tool`).
+fn server_of(tool: &str) -> &str {
+    tool.split('.').next().unwrap_or_default()
+}
+
 /// Calls as the command line makes them.
-fn calls_text(calls: &[FuzzCall]) -> String {
+pub(crate) fn calls_text(calls: &[FuzzCall]) -> String {
     let one = |call: &FuzzCall| {
         let arguments = brief(&call.arguments.to_string(), 300);
         format!("{} {arguments}", brief(&call.tool, 80))
@@ -376,6 +404,13 @@ pub fn human(report: &BenchReport, style: BenchStyle) -> String {
     if let Some(coverage) = &report.coverage {
         let _ = writeln!(out, "{}", crate::coverage::table(coverage));
     }
+    let figures = figures(report);
+    let _ = writeln!(out, "{}: {figures}, {}", style.verdict(report.verdict), Dur(report.took));
+    out
+}
+
+/// How many steps there were, and how they ended.
+pub(crate) fn figures(report: &BenchReport) -> String {
     let parts = [
         (report.many(StepVerdict::Failed), "failed"),
         (report.many(StepVerdict::Flaky), "flaky"),
@@ -390,8 +425,7 @@ pub fn human(report: &BenchReport, style: BenchStyle) -> String {
     for (many, word) in parts.into_iter().filter(|(many, _)| *many > 0) {
         let _ = write!(figures, ", {many} {word}");
     }
-    let _ = writeln!(out, "{}: {figures}, {}", style.verdict(report.verdict), Dur(report.took));
-    out
+    figures
 }
 
 fn fuzz_text(out: &mut String, fuzz: &FuzzReport, style: BenchStyle) {
@@ -446,6 +480,11 @@ fn fuzz_text(out: &mut String, fuzz: &FuzzReport, style: BenchStyle) {
             );
         }
     }
+    let _ = writeln!(out, "fuzz: {}", fuzz_figures(fuzz));
+}
+
+/// How much was fuzzed, and how many findings there are.
+pub(crate) fn fuzz_figures(fuzz: &FuzzReport) -> String {
     let called = fuzz.tools.iter().filter(|tool| tool.cases > 0).count();
     let idle = fuzz.tools.len() - called;
     let notes = fuzz.findings.iter().filter(|finding| finding.severity == Severity::Note).count();
@@ -457,15 +496,14 @@ fn fuzz_text(out: &mut String, fuzz: &FuzzReport, style: BenchStyle) {
     if idle > 0 {
         let _ = write!(more, "; {idle} not called, -v says why");
     }
-    let _ = writeln!(
-        out,
-        "fuzz: {} in {}, {} at {:.0} a second, seed {}{more}",
+    format!(
+        "{} in {}, {} at {:.0} a second, seed {}{more}",
         count(found, "finding"),
         count(called, "tool"),
         count(fuzz.calls, "call"),
         fuzz.calls_per_second,
         fuzz.seed,
-    );
+    )
 }
 
 fn suite_text(out: &mut String, suite: &SuiteReport, style: BenchStyle) {
@@ -513,61 +551,6 @@ fn suite_text(out: &mut String, suite: &SuiteReport, style: BenchStyle) {
             let _ = writeln!(out, "          {}", brief(problem, 500));
         }
     }
-}
-
-/// The report as one HTML page that needs nothing else.
-pub fn html(report: &BenchReport) -> String {
-    let mut rows = String::new();
-    for suite in &report.suites {
-        let _ = writeln!(
-            rows,
-            "<h2 class=\"{0}\">{1} <small>{0} · {2}</small></h2>",
-            suite.verdict.as_str(),
-            escaped(&suite.name),
-            Dur(suite.took)
-        );
-        if let Some(reason) = &suite.reason {
-            let _ = writeln!(rows, "<p>{}</p>", escaped(reason));
-        }
-        rows.push_str("<table>");
-        for step in &suite.steps {
-            let problems = step.problems.iter().map(|text| format!("<p>{}</p>", escaped(text)));
-            let _ = writeln!(
-                rows,
-                "<tr class=\"{0}\"><td>{0}</td><td>{1}</td><td>{2}{3}</td><td>{4}</td></tr>",
-                step.verdict.as_str().to_lowercase(),
-                escaped(&step.name),
-                escaped(&step.target),
-                problems.collect::<String>(),
-                Dur(step.took)
-            );
-        }
-        rows.push_str("</table>\n");
-    }
-    format!(
-        "{PAGE_HEAD}<h1>mcpdeck test: {} <small>{}</small></h1>\n{rows}</body></html>\n",
-        report.verdict.as_str(),
-        Dur(report.took)
-    )
-}
-
-const PAGE_HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-<title>mcpdeck test</title><style>\
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}\
-table{border-collapse:collapse;width:100%}td{border-top:1px solid #ddd;padding:.3rem .6rem;vertical-align:top}\
-small{font-weight:normal;color:#777}p{margin:.2rem 0}\
-.ok,.passed td:first-child{color:#17803d}.violated,.failed td:first-child,.usage{color:#b3261e}\
-.incomplete,.flaky td:first-child{color:#9a6700}.skipped td{color:#777}</style></head><body>\n";
-
-/// A text as HTML shows it.
-fn escaped(text: &str) -> String {
-    let text = base::SafeText::block(text);
-    text.as_str()
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
 
 /// Whole milliseconds.

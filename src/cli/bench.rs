@@ -17,7 +17,8 @@ use ::bench::fuzz::{
     FuzzedTool, MAX_FUZZ_CASES, folder_of, fuzz,
 };
 use ::bench::init::RecordedCall;
-use ::bench::outcome::{BenchStyle, html, human};
+use ::bench::outcome::{BenchStyle, human};
+use ::bench::page::html;
 use ::bench::run::{self, BenchEvent, BenchPlan, SuiteChoice};
 use ::bench::snapshot::Snapshots;
 use ::bench::stage::{BenchSource, BenchStage};
@@ -897,12 +898,20 @@ fn finish(
         if one.format == TestFormat::Check(ReportFormat::Github) {
             let plain = human(report, BenchStyle::default());
             summarise(&format!(
-                "### mcpdeck test: {}\n\n```\n{plain}```\n",
-                report.verdict.as_str()
+                "### mcpdeck test: {}\n\n{}\n",
+                report.verdict.as_str(),
+                fenced(&plain)
             ));
         }
     }
     exit
+}
+
+/// A text as Markdown shows it unchanged, whatever it holds.
+fn fenced(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}\n{text}{fence}")
 }
 
 /// Which suites of a file failed in its last run, kept in the state folder.

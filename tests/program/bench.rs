@@ -114,6 +114,30 @@ fn a_failed_step_names_its_line_and_what_needs_its_value_is_skipped() {
 }
 
 #[test]
+fn what_is_fuzzed_without_a_finding_is_a_test_that_passed_and_the_page_shows_it() {
+    let bench = notes();
+    let args = [
+        "--fuzz",
+        "--cases",
+        "20",
+        "--format",
+        "human",
+        "--format",
+        "junit=j.xml",
+        "--format",
+        "html=h.html",
+    ];
+    let done = bench.run(&[&["test"], &args[..]].concat(), AT_MOST);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let read = |name: &str| std::fs::read_to_string(bench.path().join(name)).expect("written");
+    let (junit, page) = (read("j.xml"), read("h.html"));
+    assert!(junit.contains("classname=\"mcpdeck.fuzz notes\""), "{junit}");
+    assert!(junit.contains("name=\"step notes.create\""), "{junit}");
+    assert!(junit.contains("<skipped/>") && junit.contains("failures=\"0\""), "{junit}");
+    assert!(page.contains("<h2 class=\"\">Fuzzing") && page.contains("notes.list"), "{page}");
+}
+
+#[test]
 fn what_github_reads_names_files_from_the_root_of_the_checkout() {
     let bench = notes();
     let file = json!({"suites": {"a": {"steps": [{"tool": "notes.nothing"}]}}});
@@ -134,6 +158,24 @@ fn what_github_reads_names_files_from_the_root_of_the_checkout() {
         let sarif = std::fs::read_to_string(folder.join("s.json")).expect("written");
         assert!(sarif.contains(&format!("\"uri\": \"{expected}\"")), "{sarif}");
     }
+}
+
+#[test]
+fn a_summary_of_github_shows_the_report_whatever_servers_say() {
+    let bench = notes();
+    let file = json!({"suites": {"a": {"steps": [
+        {"tool": "notes.create", "arguments": {"title": "```\n# ~~~ ````"},
+         "expect": {"json": {"title": "y"}}}]}}});
+    bench.write("mcp.tests.json", &file.to_string());
+    let summary = bench.path().join("summary.md");
+    let mut command = bench.command(&["test", "--format", "github"]);
+    command.env("GITHUB_STEP_SUMMARY", &summary);
+    let done = crate::support::finish(command, AT_MOST);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let text = std::fs::read_to_string(summary).expect("written");
+    let fence = text.lines().find(|line| line.starts_with('`')).expect("a fence");
+    assert_eq!(fence, "`````", "{text}");
+    assert_eq!(text.lines().filter(|line| *line == fence).count(), 2, "{text}");
 }
 
 #[test]
