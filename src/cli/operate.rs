@@ -20,9 +20,10 @@ use base::text::quoted;
 use base::{SafeText, ServerName};
 use config::error::{Error, ErrorCode};
 use host::{
-    CallOptions, CallOutcome, Host, Origin, ServerState, TargetKind, TraceContext, Validation,
-    canonical_name, parse_traceparent, split_name,
+    CallOptions, CallOutcome, Host, Origin, ServerState, ServerView, TargetKind, TraceContext,
+    Validation, canonical_name, parse_traceparent, split_name,
 };
+use protocol::{ListKind, RejectedEntry};
 use schema::SchemaDocument;
 
 /// What every operation needs.
@@ -248,6 +249,18 @@ fn with_whole_name(mut error: Error, server: &str, words: &ArgumentWords) -> Err
     }
 }
 
+/// Why a tool or prompt of this name, which a server lists, is not among what it offers.
+fn reason_set_aside<'a>(server: &'a ServerView, name: &str) -> Option<&'a SafeText> {
+    let own = name.strip_prefix(server.name.as_str()).and_then(|rest| rest.strip_prefix('.'));
+    let is_meant = |entry: &&RejectedEntry| {
+        let listed = entry.raw["name"].as_str();
+        matches!(entry.list, ListKind::Tools | ListKind::Prompts)
+            && !entry.is_repeated()
+            && (listed == Some(name) || own.is_some() && listed == own)
+    };
+    server.capabilities.rejected.iter().find(is_meant).map(|entry| &entry.reason)
+}
+
 /// An unknown name may belong to a server that did not start, or whose lists are not complete; then
 /// the error also reports that server. It is the error itself only when the name is one of that
 /// server, or no server can be asked.
@@ -289,6 +302,9 @@ fn found<T>(
                 let glue = if reason.is_empty() { "" } else { ": " };
                 let state = server.state.as_str();
                 return Some(format!("`{quoted}` was not asked, it is {state}{glue}{reason}"));
+            }
+            if let Some(why) = reason_set_aside(server, name) {
+                return Some(format!("`{quoted}` lists it, and it cannot be used: {why}"));
             }
             let unlisted = outcome::unlisted_reason(server).or_else(|| {
                 let (list, why) = server.capabilities.partial.first()?;

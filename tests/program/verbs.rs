@@ -380,6 +380,24 @@ fn capabilities_of_the_wrong_type_are_no_success_and_are_the_reason() {
 }
 
 #[test]
+fn a_tool_that_is_listed_and_cannot_be_used_is_named_with_the_reason() {
+    let bench = bench();
+    let script = json!({"tools": [
+        {"name": "t", "description": "T.", "inputSchema": {"type": "object"}},
+        {"name": "snake", "description": "T.", "input_schema": {"type": "object"}},
+        {"name": "text", "description": "T.", "inputSchema": "{\"type\": \"object\"}"}]});
+    bench.servers(&json!({"s": bench.mock("s", &script, &json!({}))}));
+    for name in ["s.snake", "snake", "s.text"] {
+        let call = run(&bench, &["call", name]);
+        assert_eq!(call.code, Some(2), "{call:?}");
+        let why = "`s` lists it, and it cannot be used: `inputSchema`";
+        assert!(call.stderr.contains(why), "{call:?}");
+    }
+    let other = run(&bench, &["call", "s.nothing"]);
+    assert!(!other.stderr.contains("cannot be used"), "{other:?}");
+}
+
+#[test]
 fn a_command_starts_only_the_server_it_needs() {
     let bench = bench();
     assert_eq!(run(&bench, &["list", "calc"]).code, Some(0));
