@@ -20,11 +20,14 @@ pub(super) fn status_words(status: StatusCode) -> String {
 }
 
 /// The reason in the body of a refusal: the sentence in it where its form is known, else the text.
-/// An HTML page says no more than the status.
+/// Of an HTML page only its title is one, and only where it says more than the status.
 pub(super) fn reason_in(body: &str) -> String {
     let body = body.trim();
     if body.starts_with('<') {
-        return String::new();
+        let is_status =
+            |word: &str| word.parse::<u16>().is_ok_and(|number| (400..600).contains(&number));
+        let title = title_of(body).filter(|title| !title.split(' ').any(is_status));
+        return title.map(|title| format!("a page, \"{title}\"")).unwrap_or_default();
     }
     let parsed = serde_json::from_str::<Value>(body).unwrap_or_default();
     reason_of_json(&parsed).unwrap_or_else(|| body.to_owned())
@@ -78,6 +81,9 @@ mod tests {
         for (body, said) in [
             ("plain words", "plain words"),
             ("<html><h1>x</h1>", ""),
+            ("<html><head><title>502 Bad Gateway</title></head>", ""),
+            ("<html><title>HTTP Status 404 \u{2013} Not Found</title>", ""),
+            ("<!DOCTYPE html><title>Just a moment...</title>", "a page, \"Just a moment...\""),
             (
                 "{\"error\":\"forbidden\",\"message\":\"not on the list\"}",
                 "forbidden: not on the list",

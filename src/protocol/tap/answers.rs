@@ -360,10 +360,12 @@ fn number(id: &RequestId) -> Option<i64> {
 /// The error of a request of `method` that the server answered with an error object.
 fn answered_with(method: &str, rpc: RpcError) -> Error {
     let code = rpc.code.map_or_else(|| "without a code".to_owned(), |code| code.to_string());
-    let mut error = Error::new(
-        ErrorCode::Protocol,
-        format!("the server answered with error {code}: {}", rpc.message),
-    );
+    let said = match rpc.message.trim() {
+        "" => ", and does not say why".to_owned(),
+        said => format!(": {said}"),
+    };
+    let text = format!("the server answered with error {code}{said}");
+    let mut error = Error::new(ErrorCode::Protocol, text);
     let next = RpcCode::advice(method, rpc.code);
     error.rpc = Some(rpc);
     error.help(next)
