@@ -461,6 +461,10 @@ impl AgentTurn<'_> {
             self.usage.add(reply.usage);
             self.bill(&prompt, reply.usage);
             distinguish(&mut reply, &talk.messages);
+            if reply.refused_media {
+                // They would be refused with every message that follows.
+                talk.messages.iter_mut().filter_map(ChatMessage::media_mut).for_each(Vec::clear);
+            }
             let (calls, stop) = (reply.calls.clone(), reply.stop);
             let (is_empty, why) = (reply.text.trim().is_empty(), std::mem::take(&mut reply.why));
             talk.messages.push(ChatMessage::Assistant(reply));
@@ -715,7 +719,7 @@ impl AgentTurn<'_> {
                 }
                 Delta::LeftOut { tool, why } => ChatEvent::Status {
                     status: StatusKind::LeftOut,
-                    tool: Some(tool),
+                    tool,
                     message: Some(why.to_string()),
                 },
             });

@@ -111,6 +111,9 @@ pub struct ModelReply {
     /// What the provider says of that.
     #[serde(skip)]
     pub why: String,
+    /// Whether the provider refused the pictures and sounds of the conversation, and was asked without.
+    #[serde(skip)]
+    pub refused_media: bool,
 }
 
 impl ChatMessage {
@@ -308,9 +311,9 @@ pub enum Delta {
         /// What it has used.
         spent: TokenUsage,
     },
-    /// The provider refused a tool, and is asked again without it.
+    /// The provider refused a tool, or the pictures and sounds, and is asked again without.
     LeftOut {
-        tool: String,
+        tool: Option<String>,
         /// What happened, with the provider's words.
         why: SafeText,
     },

@@ -413,22 +413,24 @@ impl ProviderModel {
     ) -> Result<ModelReply, LlmError> {
         self.learn().await;
         let is_fenced = self.is_fenced();
-        let mut drops_state = false;
-        let as_sent = |drops_state: bool| {
-            if is_fenced {
-                return in_blocks(prompt);
+        let (mut drops_state, mut drops_media) = (false, false);
+        let as_sent = |drops_state: bool, drops_media: bool| {
+            let mut sent = if is_fenced { in_blocks(prompt) } else { self.offer.adapted(prompt) };
+            if !is_fenced {
+                wire::fit_ids(&mut sent, &self.config);
+                if drops_state {
+                    wire::drop_state(&mut sent, self.config.provider);
+                }
             }
-            let mut sent = self.offer.adapted(prompt);
-            wire::fit_ids(&mut sent, &self.config);
-            if drops_state {
-                wire::drop_state(&mut sent, self.config.provider);
+            if drops_media {
+                sent.messages.iter_mut().filter_map(ChatMessage::media_mut).for_each(Vec::clear);
             }
             sent
         };
-        let mut sent = as_sent(drops_state);
+        let mut sent = as_sent(drops_state, drops_media);
         let tokens = context::of_prompt(&sent);
         if let Some((tool, why)) = self.offer.excess(prompt).filter(|_| !is_fenced) {
-            on(Delta::LeftOut { tool, why });
+            on(Delta::LeftOut { tool: Some(tool), why });
         }
         let mut outgoing = self.request(&sent);
         let most = self.config.attempts.clamp(1, Self::MAX_ATTEMPTS);
@@ -440,6 +442,7 @@ impl ProviderModel {
                         self.offer.restore(&mut reply);
                     }
                     reply.usage.add(lost);
+                    reply.refused_media = drops_media;
                     return Ok(reply);
                 }
                 Err(fault) => fault,
@@ -448,12 +451,15 @@ impl ProviderModel {
             let spent = std::mem::replace(&mut fault.spent, lost);
             let is_about_state = !drops_state && fault.is_about_state();
             let refused = SentRequest { prompt: &sent, body: &outgoing.body };
-            if is_about_state || self.learn_refusal(&fault, refused, on) {
+            let is_learned = is_about_state || self.learn_refusal(&fault, refused, on);
+            let is_about_media = !is_learned && !drops_media && self.learn_media(&fault, &sent, on);
+            if is_learned || is_about_media {
                 drops_state |= is_about_state;
-                sent = as_sent(drops_state);
+                drops_media |= is_about_media;
+                sent = as_sent(drops_state, drops_media);
                 outgoing = self.request(&sent);
                 if let Some((tool, why)) = self.offer.excess(prompt).filter(|_| !is_fenced) {
-                    on(Delta::LeftOut { tool, why });
+                    on(Delta::LeftOut { tool: Some(tool), why });
                 }
                 continue;
             }
@@ -644,7 +650,29 @@ impl ProviderModel {
         let Some(tool) = self.offer.leave_out(prompt, refusal) else { return false };
         let why = offer::left_out(&tool, &self.redactor.redact(refusal));
         tracing::warn!(target: "mcpdeck::chat", action = "tool left out", tool, "{why}");
-        on(Delta::LeftOut { tool, why });
+        on(Delta::LeftOut { tool: Some(tool), why });
+        true
+    }
+
+    /// Learns from a refusal that the provider does not take the pictures and sounds of a prompt, one of
+    /// them or any; returns whether it did.
+    fn learn_media(&self, fault: &Fault, sent: &ModelPrompt, on: OnDelta<'_>) -> bool {
+        let has_media = |message: &ChatMessage| match message {
+            ChatMessage::User { media, .. } | ChatMessage::Tool { media, .. } => !media.is_empty(),
+            ChatMessage::Assistant(_) => false,
+        };
+        if !fault.is_about_media() || !sent.messages.iter().any(has_media) {
+            return false;
+        }
+        if fault.takes_no_media() {
+            let mut facts = self.facts.lock();
+            let facts = facts.get_or_insert_default();
+            (facts.sees, facts.hears) = (Some(false), Some(false));
+        }
+        let why = format!("the pictures and sounds are left out: {}", fault.message);
+        let why = SafeText::cut(&self.redactor.redact(&why), 400);
+        tracing::warn!(target: "mcpdeck::chat", action = "pictures left out", "{why}");
+        on(Delta::LeftOut { tool: None, why });
         true
     }
 
@@ -883,6 +911,10 @@ impl ProviderModel {
             }
             (LlmErrorKind::Unauthorized, _) if self.config.key.is_none() => {
                 "; `ollama signin` signs this machine in for cloud models".to_owned()
+            }
+            // What its parser makes of calls of the model (ollama/ollama#12884).
+            _ if fault.message.contains("error parsing tool call") => {
+                "; with --fenced the calls are read from the text instead".to_owned()
             }
             _ if fault.message.contains(LACKS_MEMORY) => {
                 "; a smaller model, or one with less precision, fits".to_owned()

@@ -128,6 +128,11 @@ const FILTERED: [&str; 9] = [
 /// Debugging).
 const WRONG_KEY: [&str; 3] = ["api key not valid", "api_key_invalid", "incorrect api key"];
 
+/// How servers say that the template of a model does not take the messages, some with status 500; as they
+/// are, it never will.
+const TEMPLATE: [&str; 4] =
+    ["jinja", "single tool-call", "system role not supported", "only user and assistant roles"];
+
 /// How Groq says that its model wrote a call that cannot be read; another attempt may be better (Groq
 /// guide, Tool use, `tool_use_failed`).
 const FAILED_CALL: [&str; 3] =
@@ -175,6 +180,7 @@ impl Fault {
         let code = status.or(code);
         let is_spent = code == Some(402) || SPENT.iter().any(says);
         let kind = match code {
+            _ if TEMPLATE.iter().any(says) => K::Refused,
             _ if FILTERED.iter().any(says) => K::Filtered,
             _ if is_spent => K::RateLimited,
             _ if WRONG_KEY.iter().any(says) => K::Unauthorized,
@@ -224,11 +230,30 @@ impl Fault {
             && !text.contains("not supported")
     }
 
+    /// Whether the provider refuses pictures or sounds: one that is none, is too large or of another type
+    /// than it says (Anthropic guide, Vision, limits), or any (`OpenRouter` API reference, Errors).
+    pub(super) fn is_about_media(&self) -> bool {
+        const WORDS: [&str; 7] =
+            ["image", "picture", "audio", "media type", "media_type", "multimodal", "inline_data"];
+        let text = self.message.to_lowercase();
+        matches!(self.status, Some(400 | 404 | 413 | 415 | 422))
+            && WORDS.iter().any(|word| text.contains(word))
+    }
+
+    /// Whether the provider says that the model takes no pictures or sounds at all.
+    pub(super) fn takes_no_media(&self) -> bool {
+        const WORDS: [&str; 5] =
+            ["support image", "support vision", "support audio", "image input", "multimodal"];
+        let text = self.message.to_lowercase();
+        WORDS.iter().any(|word| text.contains(word))
+    }
+
     /// Whether the provider says that the model calls no tools (vLLM guide, Tool calling; `OpenRouter` API
     /// reference, Errors; Groq guide, Tool use; Gemini API, Gemma models).
     pub(super) fn lacks_tools(&self) -> bool {
-        const WORDS: [&str; 7] = [
+        const WORDS: [&str; 8] = [
             "--enable-auto-tool-choice",
+            "only user and assistant roles",
             "support tool use",
             "support tools",
             "support tool calling",
@@ -237,7 +262,8 @@ impl Fault {
             "support function calling",
         ];
         let text = self.message.to_lowercase();
-        matches!(self.status, Some(400 | 404 | 422)) && WORDS.iter().any(|word| text.contains(word))
+        matches!(self.status, Some(400 | 404 | 422 | 500))
+            && WORDS.iter().any(|word| text.contains(word))
     }
 
     /// Whether the provider says that it has no such model.

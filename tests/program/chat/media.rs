@@ -45,6 +45,37 @@ async fn second_request(format: Format, name: &str, takes: Option<Vec<MediaKind>
 }
 
 #[tokio::test]
+async fn a_picture_that_the_provider_refuses_stops_no_conversation() {
+    for (format, words) in [
+        (Format::Anthropic, "messages.2.content.0.image.source.base64: Could not process image"),
+        (Format::Gemini, "Unable to process input image."),
+        (Format::OpenAi, "No endpoints found that support image input"),
+    ] {
+        let refused = Answer::Status(400, "", json!({"error": {"message": words}}));
+        let answers = vec![call("a__read", "{}"), refused, text("Well."), text("Again.")];
+        let provider = Provider::new(answers);
+        let scene = Scene::new().await;
+        scene.world.server("a").answers(|_, _| async {
+            let picture = json!({"type": "image", "mimeType": "image/png", "data": PICTURE});
+            Ok(json!({"content": [picture]}))
+        });
+        let config =
+            RemoteConfig { takes: Some(vec![MediaKind::Image]), ..remote(format, &provider) };
+        let model = Arc::new(ProviderModel::new(config).unwrap());
+        let mut talk = Conversation::default();
+        for _ in 0..2 {
+            let reason = scene.turn(model.clone(), &mut talk, "look").await;
+            assert_eq!(reason, DoneReason::End, "{format:?}: {:?}", scene.events());
+        }
+        let bodies = provider.requests().into_iter().map(|it| it.body.to_string());
+        let has: Vec<bool> = bodies.map(|body| body.contains(PICTURE)).collect();
+        assert_eq!(has, [false, true, false, false], "{format:?}");
+        let told = serde_json::to_string(&scene.events()).unwrap();
+        assert!(told.contains("left out") && told.contains(words), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn pictures_and_sound_go_to_models_that_take_them_in_the_form_of_each() {
     let body = second_request(Format::Anthropic, "claude-sonnet-4-5", None).await;
     let results = &body["messages"][2]["content"];
