@@ -16,7 +16,9 @@ use schema::ToolFormat;
 
 pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRequest {
     let config = plan.config;
-    let system = json!({"role": "system", "content": prompt.system});
+    let is_plain = plan.refused.contains(SYSTEM_ROLE);
+    let role = if is_plain { "user" } else { "system" };
+    let system = json!({"role": role, "content": prompt.system});
     let mut messages: Vec<Value> =
         (!prompt.system.is_empty()).then_some(system).into_iter().collect();
     let reasons = prompt.messages.iter().any(|message| match message {
@@ -58,8 +60,13 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
             messages.push(json!({"role": "user", "content": parts.collect::<Vec<_>>()}));
         }
     }
+    leave_out(&mut messages, plan.refused);
+    if plan.refused.contains(SEVERAL_CALLS) {
+        messages = one_by_one(messages);
+    }
     if config.tool_format() == ToolFormat::Compatible {
-        messages = alternating(messages, config.is_by(&MISTRAL).then_some(needs));
+        let bridges = config.is_by(&MISTRAL) || plan.refused.contains(OWN_TURNS);
+        messages = alternating(messages, bridges.then_some(needs));
     }
     let mut body = json!({"model": config.model, "stream": true});
     if !plan.refused.contains(STREAM_OPTIONS) {
@@ -108,9 +115,11 @@ pub(super) fn prefers_responses(config: &RemoteConfig) -> bool {
 
 /// The fields that addresses are known to refuse, before one did.
 pub(super) fn known_refused(config: &RemoteConfig) -> BTreeSet<&'static str> {
-    // Mistral API reference, Chat completion, `max_tokens`.
+    // Mistral API reference, Chat completion, `max_tokens`; its usage comes unasked (avante-corp/
+    // avante.nvim#2347).
     let host = config.base_url.host_str().unwrap_or_default();
-    host.ends_with("mistral.ai").then_some(LONGEST_FIELDS[0]).into_iter().collect()
+    let fields = [LONGEST_FIELDS[0], STREAM_OPTIONS];
+    fields.into_iter().filter(|_| host.ends_with("mistral.ai")).collect()
 }
 
 /// The field of `sent` that a refusal is about, if a request can do without it.
@@ -121,8 +130,108 @@ pub(super) fn refused_field(sent: &Value, refusal: &str) -> Option<&'static str>
             !refusal[..at].ends_with(is_word) && !refusal[at + name.len()..].starts_with(is_word)
         })
     };
+    let template = template_rule(sent, refusal);
+    if template.is_some() {
+        return template;
+    }
     let fields = LONGEST_FIELDS.into_iter().chain([STREAM_OPTIONS]);
-    fields.filter(|field| sent.get(field).is_some()).find(names)
+    let found = fields.filter(|field| sent.get(field).is_some()).find(names);
+    let kept = || KEPT_FIELDS.into_iter().filter(|field| is_kept(sent, field)).find(names);
+    found.or_else(|| kept().filter(|_| is_unknown(refusal)))
+}
+
+/// What templates of models do not take, learned like fields that are refused: a system prompt in a role of
+/// its own, several calls in one answer, and a message of the user behind results.
+const SYSTEM_ROLE: &str = "a system role";
+const SEVERAL_CALLS: &str = "several calls";
+const OWN_TURNS: &str = "results without an answer";
+
+/// The rule of a template that a request breaks, by the words of the template (huggingface/chat-ui#1386;
+/// vllm-project/vllm#25108; lmstudio-ai/lmstudio-bug-tracker#1054).
+fn template_rule(sent: &Value, refusal: &str) -> Option<&'static str> {
+    let messages = sent["messages"].as_array()?;
+    let text = refusal.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let calls = |message: &Value| message["tool_calls"].as_array().map_or(0, Vec::len);
+    let is_behind = |pair: &[Value]| pair[0]["role"] == "tool" && pair[1]["role"] == "user";
+    if says(&["single tool-call"]) && messages.iter().any(|message| calls(message) > 1) {
+        return Some(SEVERAL_CALLS);
+    }
+    if says(&["must alternate"]) && messages.windows(2).any(is_behind) {
+        return Some(OWN_TURNS);
+    }
+    let is_system = messages.first().is_some_and(|message| message["role"] == "system");
+    let about_system = ["system role not supported", "only user and assistant roles"];
+    (is_system && says(&about_system)).then_some(SYSTEM_ROLE)
+}
+
+/// Messages with one call in each answer, and its result behind it.
+fn one_by_one(messages: Vec<Value>) -> Vec<Value> {
+    let mut out: Vec<Value> = Vec::with_capacity(messages.len());
+    // The answers yet to come, by the ids of their calls.
+    let mut rest: Vec<(Value, Value)> = Vec::new();
+    for mut message in messages {
+        let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
+        if calls.len() > 1 {
+            message["tool_calls"] = json!([calls[0]]);
+            rest = calls
+                .into_iter()
+                .skip(1)
+                .map(|call| {
+                    (
+                        call["id"].clone(),
+                        json!({"role": "assistant", "content": "", "tool_calls": [call]}),
+                    )
+                })
+                .collect();
+        }
+        if let Some(at) = rest.iter().position(|(id, _)| *id == message["tool_call_id"]) {
+            out.push(rest.remove(at).1);
+        }
+        out.push(message);
+    }
+    out
+}
+
+/// Fields of answers that go back as they came. Some addresses refuse in a history what they send
+/// themselves (karthink/gptel#774; QwenLM/qwen-code#11045).
+const KEPT_FIELDS: [&str; 4] = [REASONING, "reasoning", DETAILS, EXTRA];
+
+/// Whether an answer in the history of a request, or a call of it, has this field.
+fn is_kept(sent: &Value, field: &str) -> bool {
+    let has = |value: &Value| value.get(field).is_some();
+    sent["messages"].as_array().into_iter().flatten().any(|message| {
+        has(message) || message["tool_calls"].as_array().is_some_and(|calls| calls.iter().any(has))
+    })
+}
+
+/// Whether a refusal is about a field that is not known there.
+fn is_unknown(refusal: &str) -> bool {
+    const WORDS: [&str; 7] = [
+        "unsupported",
+        "not supported",
+        "not permitted",
+        "not allowed",
+        "unknown",
+        "unexpected",
+        "unrecognized",
+    ];
+    let text = refusal.to_lowercase();
+    WORDS.iter().any(|word| text.contains(word))
+}
+
+/// Takes the fields out of the answers of a history that the address refuses.
+fn leave_out(messages: &mut [Value], refused: &BTreeSet<&'static str>) {
+    let strip = |value: &mut Value| {
+        if let Some(fields) = value.as_object_mut() {
+            fields.retain(|key, _| !refused.contains(key.as_str()));
+        }
+    };
+    for message in messages.iter_mut().filter(|message| message["role"] == "assistant") {
+        strip(message);
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+        calls.into_iter().flatten().for_each(strip);
+    }
 }
 
 /// Messages whose roles take turns, as the templates of many models want them: what follows itself is

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Scene, call, model, remote, text};
-use crate::provider::{Answer, Provider, Request};
+use crate::provider::{Answer, Piece, Provider, Request};
 
 fn named(format: Format, name: &str, provider: &Provider) -> Arc<ProviderModel> {
     let config = RemoteConfig { model: name.to_owned(), ..remote(format, provider) };
@@ -239,6 +239,31 @@ async fn a_field_that_an_address_refuses_is_sent_no_more() {
     assert_eq!(fields[0], [true, false, true]);
     assert_eq!(fields[1], [false, true, true]);
     assert_eq!(fields[2..], [[false, true, false]; 2]);
+    // What the address itself sent of its answers, and refuses when it comes back.
+    let unsupported = |text: &str| Answer::Status(400, "", json!({"error": {"message": text}}));
+    let reasons = Answer::Recorded(
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"reasoning\":\"So.\",\
+         \"tool_calls\":[{\"index\":0,\"id\":\"c1\",\"type\":\"function\",\"function\":\
+         {\"name\":\"a__read\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n"
+            .to_owned(),
+    );
+    let provider = Provider::new(vec![
+        reasons,
+        unsupported(
+            "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : \
+             property 'reasoning' is unsupported, did you mean 'role'?)]",
+        ),
+        text("Hello."),
+    ]);
+    let scene = Scene::new().await;
+    let (model, mut talk) = (self::model(Format::OpenAi, &provider), Conversation::default());
+    for _ in 0..2 {
+        let reason = scene.turn(Arc::clone(&model), &mut talk, "hello").await;
+        assert_eq!(reason, DoneReason::End, "{:?}", scene.events());
+    }
+    let bodies = provider.requests().into_iter().map(|it| it.body.to_string());
+    let has: Vec<bool> = bodies.map(|body| body.contains("\"reasoning\":\"So.\"")).collect();
+    assert_eq!(has, [false, true, false, false]);
     // A limit that is less than what was asked for, in words of two providers.
     for (format, message, most) in [
         (Format::Anthropic, "max_tokens: 8192 > 4096, which is the maximum allowed", 4_096),
@@ -259,6 +284,44 @@ async fn a_field_that_an_address_refuses_is_sent_no_more() {
         let sent = body.get("max_tokens").or(body.get("max_completion_tokens"));
         assert_eq!(sent, Some(&json!(most)), "{format:?}");
     }
+}
+
+#[tokio::test]
+async fn what_the_template_of_a_model_does_not_take_is_sent_in_another_form() {
+    let both = || Answer::Stream(vec![Piece::Call("a__read", "{}"), Piece::Call("b__read", "{}")]);
+    let refused = |status, words: &str| {
+        Answer::Status(status, "", json!({"error": {"code": status, "message": words}}))
+    };
+    let roles = |body: &Value| {
+        let messages = body["messages"].as_array().unwrap().iter();
+        messages.map(|it| it["role"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for status in [400, 500] {
+        let words = "Jinja Exception: This model only supports single tool-calls at once!";
+        let answers = vec![both(), refused(status, words), text("Well."), text("Again.")];
+        let provider = Provider::new(answers);
+        let (scene, mut talk) = (Scene::new().await, Conversation::default());
+        let model = model(Format::OpenAi, &provider);
+        for _ in 0..2 {
+            let reason = scene.turn(Arc::clone(&model), &mut talk, "go").await;
+            assert_eq!(reason, DoneReason::End, "{:?}", scene.events());
+        }
+        let requests = provider.requests();
+        let one_by_one = ["system", "user", "assistant", "tool", "assistant", "tool"];
+        assert_eq!(roles(&requests[2].body), one_by_one);
+        let (first, second) = (&requests[2].body["messages"][2], &requests[2].body["messages"][4]);
+        assert_eq!(first["tool_calls"][0]["function"]["name"], "a__read");
+        assert_eq!(second["tool_calls"][0]["function"]["name"], "b__read");
+        assert_eq!(roles(&requests[3].body)[..6], one_by_one, "it is learned");
+        assert!(!scene.has(StatusKind::Retrying));
+    }
+    let provider = Provider::new(vec![refused(400, "System role not supported"), text("Well.")]);
+    let (scene, mut talk) = (Scene::new().await, Conversation::default());
+    let reason = scene.turn(model(Format::OpenAi, &provider), &mut talk, "hello").await;
+    assert_eq!(reason, DoneReason::End, "{:?}", scene.events());
+    let last = provider.requests().pop().unwrap().body;
+    assert_eq!(roles(&last), ["user"]);
+    assert!(last["messages"][0]["content"].as_str().unwrap().ends_with("\n\nhello"), "{last}");
 }
 
 #[tokio::test]
