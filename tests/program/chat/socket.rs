@@ -1196,6 +1196,21 @@ async fn the_page_shows_what_a_server_asks_as_a_form_and_sends_the_answer() {
     page.until("log.innerText.includes('Declined')").await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_the_page_text_runs_in_its_direction_and_formulas_stay_as_written() {
+    let written = "שלום (עולם).\n\n- פרי\n\n$$\na_1 \\, b*c*\n$$\nplain \\(x_1 \\, y\\) \\[sic\\]";
+    let service = Service::new(usual(vec![text(written)])).await;
+    let Some(mut page) = signed_in(&service).await else { return };
+    page.run(&ask("שלום")).await;
+    page.until("log.innerText.includes('tokens in')").await;
+    let runs = "['.me > div', '.model p', '.model ul', '.model p:last-of-type'].map(place => \
+                getComputedStyle(log.querySelector(place)).direction).join()";
+    assert_eq!(page.run(runs).await, "rtl,rtl,rtl,ltr");
+    assert_eq!(page.run("log.querySelector('.code code').textContent").await, "a_1 \\, b*c*");
+    let last = "log.querySelector('.model p:last-of-type').textContent";
+    assert_eq!(page.run(last).await, "plain \\(x_1 \\, y\\) [sic]");
+}
+
 /// A page that is signed in, and shows a conversation.
 async fn signed_in(service: &Service) -> Option<Page> {
     let mut page = Page::open(&format!("http://{}/", service.address)).await?;
