@@ -702,6 +702,9 @@ impl ChatSessions {
     pub async fn delete(&self, id: &str, who: &Principal) -> bool {
         let Some(session) = self.find(id, who).await else { return false };
         session.is_deleted.store(true, Ordering::Relaxed);
+        // For those who have it open elsewhere.
+        let message = "the conversation was deleted";
+        session.push(&json!({"type": "error", "code": "noSession", "message": message}));
         session.abort();
         self.all.lock().remove(&session.id);
         if let Some(store) = &self.store
