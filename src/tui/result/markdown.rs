@@ -1,5 +1,7 @@
 //! Markdown as styled, wrapped lines. Only what terminals do well; links show their targets.
 
+mod table;
+
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui::style::{Modifier, Style};
 use unicode_width::UnicodeWidthStr;
@@ -8,6 +10,7 @@ use crate::form::draw::Styles;
 use crate::widget::doc::wrap;
 use crate::widget::json_line;
 use base::text::SafeText;
+use table::MarkdownTable;
 
 /// Longest text rendered as Markdown, in bytes.
 pub(super) const MAX_MARKDOWN_BYTES: usize = 512 << 10;
@@ -41,8 +44,10 @@ pub fn lines(text: &str, width: u16, look: &Styles) -> Vec<Vec<MarkdownSpan>> {
         code: false,
         json: false,
         link: None,
+        table: None,
     };
     let options = Options::ENABLE_TABLES
+        | Options::ENABLE_MATH
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS;
@@ -68,7 +73,9 @@ struct Page<'a> {
     code: bool,
     /// Whether the code is JSON.
     json: bool,
-    link: Option<String>,
+    /// The target of the link that is read, and its text so far.
+    link: Option<(String, String)>,
+    table: Option<MarkdownTable>,
 }
 
 impl Page<'_> {
@@ -88,6 +95,16 @@ impl Page<'_> {
             }
             Event::Text(text) => self.words(&text, self.style()),
             Event::Code(text) => self.words(&text, self.look.json_string),
+            // As they are written.
+            Event::InlineMath(text) => self.words(&format!("${text}$"), self.style()),
+            Event::DisplayMath(text) => {
+                for (n, line) in format!("$${text}$$").lines().enumerate() {
+                    if n > 0 {
+                        self.end_line();
+                    }
+                    self.words(line, self.style());
+                }
+            }
             Event::Html(text) | Event::InlineHtml(text) => self.words(&text, self.look.faint),
             Event::SoftBreak => self.words(" ", self.style()),
             Event::HardBreak => self.end_line(),
@@ -100,7 +117,7 @@ impl Page<'_> {
             Event::TaskListMarker(done) => {
                 self.words(if done { "[x] " } else { "[ ] " }, self.look.muted);
             }
-            _ => {}
+            Event::FootnoteReference(_) => {}
         }
     }
 
@@ -152,14 +169,16 @@ impl Page<'_> {
                 self.raw(&format!("{}{mark}", "  ".repeat(depth)), self.look.muted);
             }
             Tag::Emphasis => self.styles.push(base.add_modifier(Modifier::ITALIC)),
-            Tag::Strong => self.styles.push(base.add_modifier(Modifier::BOLD)),
+            Tag::Strong | Tag::TableHead => self.styles.push(base.add_modifier(Modifier::BOLD)),
             Tag::Strikethrough => self.styles.push(base.add_modifier(Modifier::CROSSED_OUT)),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
-                self.link = Some(dest_url.into_string());
+                self.link = Some((dest_url.into_string(), String::new()));
                 self.styles.push(self.look.accent.add_modifier(Modifier::UNDERLINED));
             }
-            Tag::TableCell => self.words("  ", self.look.rule),
-            Tag::TableRow | Tag::TableHead => self.end_line(),
+            Tag::Table(alignments) => {
+                self.blank();
+                self.table = Some(MarkdownTable::new(alignments));
+            }
             _ => {}
         }
     }
@@ -170,9 +189,21 @@ impl Page<'_> {
                 self.styles.pop();
                 self.end_line();
             }
-            TagEnd::Paragraph | TagEnd::Item | TagEnd::TableRow | TagEnd::TableHead => {
-                self.end_line();
+            TagEnd::Paragraph | TagEnd::Item => self.end_line(),
+            TagEnd::TableCell => {
+                if let Some(table) = &mut self.table {
+                    table.end_cell();
+                }
             }
+            TagEnd::TableHead | TagEnd::TableRow => {
+                if tag == TagEnd::TableHead {
+                    self.styles.pop();
+                }
+                if let Some(table) = &mut self.table {
+                    table.end_row();
+                }
+            }
+            TagEnd::Table => self.end_table(),
             TagEnd::BlockQuote(_) => self.quote = self.quote.saturating_sub(1),
             TagEnd::CodeBlock | TagEnd::MetadataBlock(_) => self.code = false,
             TagEnd::List(_) => {
@@ -184,7 +215,7 @@ impl Page<'_> {
             TagEnd::Link | TagEnd::Image => {
                 self.styles.pop();
                 // The target of a link is shown, because its text may claim another one.
-                if let Some(url) = self.link.take() {
+                if let Some((url, _)) = self.link.take().filter(|(url, text)| url != text) {
                     self.words(&format!(" ({url})"), self.look.faint);
                 }
             }
@@ -227,6 +258,12 @@ impl Page<'_> {
     }
 
     fn words(&mut self, text: &str, style: Style) {
+        if let Some((_, so_far)) = &mut self.link {
+            so_far.push_str(text);
+        }
+        if let Some(table) = &mut self.table {
+            return table.push((SafeText::line(text), style));
+        }
         for word in text.split_inclusive(' ') {
             let width = SafeText::line(word).trim_end().width();
             if self.used + width > self.width && self.used > 0 {
@@ -237,6 +274,17 @@ impl Page<'_> {
                 }
             }
             self.raw(word, style);
+        }
+    }
+
+    fn end_table(&mut self) {
+        let Some(table) = self.table.take() else { return };
+        let bars = if self.quote > 0 { 2 * self.quote } else { 0 };
+        for line in table.lines(self.width.saturating_sub(bars)) {
+            self.margin();
+            self.line.extend(line);
+            self.lines.push(std::mem::take(&mut self.line));
+            self.used = 0;
         }
     }
 
@@ -287,6 +335,39 @@ mod tests {
                 assert!(words.contains(word), "{width}: {word} of {lines:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_columns_of_a_table_are_aligned_and_no_cell_is_lost_at_any_width() {
+        let table = "| a | n |\n| --- | ---: |\n| wind | 7 |\n| `x` | **1200** |";
+        assert_eq!(texts(table, 40), ["  a        n", "  wind     7", "  x     1200"]);
+        // A head that is empty is none.
+        let plain = "| | |\n| - | - |\n| pressure | 1012 hPa |\n| sky | clear |";
+        assert_eq!(texts(plain, 40), ["  pressure  1012 hPa", "  sky       clear"]);
+        let wide = "| name | what it does |\n| - | - |\n| first | words that go on for long |\n\
+                    | anothernamethatislong | https://example.org/a/b/c |";
+        for width in 8..80 {
+            let lines = texts(wide, width);
+            assert!(
+                lines.iter().all(|line| line.width() <= usize::from(width)),
+                "{width}: {lines:?}"
+            );
+            let all: String = lines.concat().split_whitespace().collect();
+            for word in ["first", "words", "long"] {
+                assert!(all.contains(word), "{width}: {lines:?}");
+            }
+        }
+        let narrow = texts(wide, 14);
+        assert_eq!(narrow[0], "name: first");
+    }
+
+    #[test]
+    fn a_link_tells_its_target_once_and_formulas_stay_as_they_are_written() {
+        assert_eq!(texts("<https://a.example>", 60), ["https://a.example"]);
+        let named = texts("[here](https://a.example) $x_1 \\, y$", 60);
+        assert_eq!(named, ["here (https://a.example) $x_1 \\, y$"]);
+        assert_eq!(texts("$$\na_1 \\, b\n$$", 60), ["$$", "a_1 \\, b", "$$"]);
+        assert_eq!(texts("$5 and $6", 60), ["$5 and $6"]);
     }
 
     #[test]
