@@ -3,12 +3,12 @@
 //! page.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::extract::ws::{Message as Frame, WebSocket};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, OptionFuture};
 use futures::stream::{FuturesUnordered, SplitSink};
 use futures::{SinkExt as _, StreamExt as _};
 use parking_lot::Mutex;
@@ -44,11 +44,16 @@ const TEARDOWN_ID: &str = "mcpdeck-teardown";
 
 /// Serves one browser, until it leaves or the page is closed.
 pub(crate) async fn talk(app: Arc<ServedApp>, socket: WebSocket) {
-    app.connections.send_modify(|count| *count += 1);
-    let _ = app.events.try_send(AppEvent::Opened);
     let (sink, mut stream) = socket.split();
     let (out, mut outgoing) = mpsc::channel(OUTGOING_CAPACITY);
     let asks = Arc::new(PageAsks { out, open: Mutex::default(), last: AtomicU64::new(0) });
+    {
+        let mut pages = app.pages.lock();
+        pages.retain(|page| page.strong_count() > 0);
+        pages.push(Arc::downgrade(&asks));
+    }
+    app.connections.send_modify(|count| *count += 1);
+    let _ = app.events.try_send(AppEvent::Opened);
     let mut state = app.call.state.clone();
     let mut connection = AppConnection {
         app: Arc::clone(&app),
@@ -566,7 +571,7 @@ fn refused(error: &Error) -> (i64, String) {
 }
 
 /// The questions on the surrounding page.
-struct PageAsks {
+pub(crate) struct PageAsks {
     out: mpsc::Sender<Value>,
     open: Mutex<HashMap<u64, PageAsk>>,
     last: AtomicU64,
@@ -585,16 +590,32 @@ impl PageAsks {
     async fn ask(self: &Arc<Self>, ask: Value) -> Option<String> {
         let (sender, receiver) = oneshot::channel();
         let _open = self.put(PageAsk::Word(sender), &ask).await?;
-        receiver.await.ok()
+        self.answered(receiver).await
     }
 
-    /// Passes on what a server asks; `None` when it is not for the user of a page, or the browser is
-    /// gone.
-    async fn pass_on(self: &Arc<Self>, request: Arc<ApprovalRequest>) -> Option<Answer> {
-        let ask = json!({"kind": "question", "question": page_question(&request)?});
-        let (sender, receiver) = oneshot::channel();
-        let _open = self.put(PageAsk::Reply(request, sender), &ask).await?;
-        receiver.await.ok()
+    /// Asks for the answer to a request; `None` when the browser is gone.
+    async fn decide(
+        self: &Arc<Self>,
+        request: &Arc<ApprovalRequest>,
+        ask: &Value,
+    ) -> Option<Answer> {
+        if ask["kind"] == "question" {
+            let (sender, receiver) = oneshot::channel();
+            let _open = self.put(PageAsk::Reply(Arc::clone(request), sender), ask).await?;
+            return self.answered(receiver).await;
+        }
+        Some(Answer::Result(match self.ask(ask.clone()).await?.as_str() {
+            "no" => json!({"action": "decline"}),
+            reach => json!({"action": "accept", "for": reach}),
+        }))
+    }
+
+    /// Waits for an answer as long as the browser is there.
+    async fn answered<T>(&self, receiver: oneshot::Receiver<T>) -> Option<T> {
+        tokio::select! {
+            answer = receiver => answer.ok(),
+            () = self.out.closed() => None,
+        }
     }
 
     /// Puts a question on the page, until what is returned is dropped: somebody else may answer first.
@@ -644,6 +665,26 @@ impl Drop for OpenAsk {
     }
 }
 
+/// What the user of a page is asked for the answer to a request; `None` for what is not theirs to
+/// answer there.
+fn page_ask(request: &ApprovalRequest) -> Option<Value> {
+    if !matches!(request.kind, RequestKind::Guard | RequestKind::Permission) {
+        return Some(json!({"kind": "question", "question": page_question(request)?}));
+    }
+    let params = &request.params;
+    let text = |key: &str| SafeText::cut(params[key].as_str().unwrap_or_default(), 400);
+    let arguments = match &params["arguments"] {
+        Value::Null => params.to_string(),
+        arguments => format!("{arguments:#}"),
+    };
+    let answers = params["answers"].as_array().cloned();
+    Some(json!({
+        "kind": "call", "tool": text("tool"), "why": text("why"),
+        "arguments": SafeText::cut_block(&arguments, MAX_SHOWN_CHARS),
+        "answers": answers.unwrap_or_else(|| vec![json!("once")]),
+    }))
+}
+
 /// Asks on the surrounding page for consent to a call, and what the server asks during one.
 struct PageAsker(Arc<PageAsks>);
 
@@ -654,27 +695,54 @@ impl RequestHandler for PageAsker {
         _: CancellationToken,
     ) -> BoxFuture<'static, Option<Answer>> {
         let asks = Arc::clone(&self.0);
+        Box::pin(async move { asks.decide(&request, &page_ask(&request)?).await })
+    }
+}
+
+/// Asks on the page that shows an app, as soon as one does and again when it is loaded again; beside
+/// another asker, the first answer counts.
+pub(crate) struct AppAsker {
+    pub(crate) app: Weak<ServedApp>,
+    pub(crate) beside: Option<Asker>,
+}
+
+/// Asks on the newest page of an app; `None` when the app is closed.
+async fn ask_on_page(
+    app: Weak<ServedApp>,
+    request: Arc<ApprovalRequest>,
+    ask: Value,
+) -> Option<Answer> {
+    loop {
+        let (mut connections, page) = {
+            let app = app.upgrade()?;
+            let connections = app.connections.subscribe();
+            let page = app.pages.lock().iter().rev().find_map(Weak::upgrade);
+            (connections, page)
+        };
+        if let Some(page) = page
+            && let Some(answer) = page.decide(&request, &ask).await
+        {
+            return Some(answer);
+        }
+        connections.changed().await.ok()?;
+    }
+}
+
+impl RequestHandler for AppAsker {
+    fn handle(
+        &self,
+        request: Arc<ApprovalRequest>,
+        withdrawn: CancellationToken,
+    ) -> BoxFuture<'static, Option<Answer>> {
+        let beside = self.beside.as_ref();
+        let beside = beside.map(|asker| asker.0.handle(Arc::clone(&request), withdrawn));
+        let on_page = page_ask(&request).map(|ask| ask_on_page(self.app.clone(), request, ask));
         Box::pin(async move {
-            if !matches!(request.kind, RequestKind::Guard | RequestKind::Permission) {
-                return asks.pass_on(request).await;
+            tokio::select! {
+                Some(Some(answer)) = OptionFuture::from(beside) => Some(answer),
+                Some(Some(answer)) = OptionFuture::from(on_page) => Some(answer),
+                else => None,
             }
-            let params = &request.params;
-            let text = |key: &str| SafeText::cut(params[key].as_str().unwrap_or_default(), 400);
-            let arguments = match &params["arguments"] {
-                Value::Null => params.to_string(),
-                arguments => format!("{arguments:#}"),
-            };
-            let answers = params["answers"].as_array().cloned();
-            let ask = json!({
-                "kind": "call", "tool": text("tool"), "why": text("why"),
-                "arguments": SafeText::cut_block(&arguments, MAX_SHOWN_CHARS),
-                "answers": answers.unwrap_or_else(|| vec![json!("once")]),
-            });
-            let word = asks.ask(ask).await?;
-            Some(Answer::Result(match word.as_str() {
-                "no" => json!({"action": "decline"}),
-                reach => json!({"action": "accept", "for": reach}),
-            }))
         })
     }
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use axum::Router;
@@ -23,12 +23,12 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 
-use crate::connection;
+use crate::connection::{self, AppAsker, PageAsks};
 use crate::document::{AppDocument, AppDomains};
 use base::file::random_hex;
 use base::{SafeText, ServerName};
 use config::error::{Error, ErrorCode};
-use host::{CallOptions, Host, Origin, TraceContext};
+use host::{Asker, CallOptions, Host, Origin, TraceContext};
 use protocol::Tool;
 
 /// How long the address waits to be opened.
@@ -93,6 +93,8 @@ pub(crate) struct ServedApp {
     pub events: mpsc::Sender<AppEvent>,
     /// The number of browsers that show it.
     pub connections: watch::Sender<usize>,
+    /// What asks on the page of each, the newest last.
+    pub pages: Mutex<Vec<Weak<PageAsks>>>,
     /// Ends it.
     pub closing: CancellationToken,
     /// The code of the address, until it is used.
@@ -178,6 +180,7 @@ impl AppListener {
             has_network: AtomicBool::new(false),
             events,
             connections: watch::Sender::new(0),
+            pages: Mutex::default(),
             closing: CancellationToken::new(),
             link: Mutex::new(Some(code)),
             cookie,
@@ -192,6 +195,12 @@ impl AppListener {
     /// The address to open in a browser. It works once.
     pub fn url(&self) -> &Url {
         &self.url
+    }
+
+    /// What asks the user on the page for the call whose answer it shows, as soon as a browser shows
+    /// it, and `beside` it: the first answer counts.
+    pub fn asker(&self, beside: Option<Asker>) -> Asker {
+        Asker(Arc::new(AppAsker { app: Arc::downgrade(&self.app), beside }))
     }
 
     /// What the page asks to reach.

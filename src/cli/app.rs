@@ -113,7 +113,7 @@ async fn show(
             origin,
             server: Some(server),
             numbers: Some(prepared.arguments.numbers.into()),
-            asker: consent::at_terminal(),
+            asker: Some(page.asker(consent::at_terminal())),
             trace: trace.parent,
             meta: trace.more,
             ..CallOptions::default()

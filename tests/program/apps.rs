@@ -356,6 +356,47 @@ async fn what_a_server_asks_during_a_call_of_a_page_is_asked_around_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_asks_during_the_call_itself_is_asked_on_its_page_too() {
+    let mut script = ordering(&json!({"text": "ordered"}));
+    let form = json!({"type": "object", "properties": {"year": {"type": "integer"}}});
+    script["calls"]["show"] = json!([
+        {"ask": {"method": "elicitation/create", "as": "form",
+            "params": {"message": "Which year?", "requestedSchema": form}}},
+        {"text": "${saved.form.result.content.year}"},
+    ]);
+    script["reads"]["ui://board/main"]["answer"]["contents"][0]["text"] = json!(
+        CALLER
+            .replace(
+                "const called = await ask('tools/call', { name: 'order', arguments: {} });",
+                ""
+            )
+            .replace(
+                "({ data }) =>",
+                "({ data }) => data.method?.endsWith('tool-result') ? \
+                post({ method: 'notifications/message', params: { level: 'info', \
+                data: JSON.stringify(data.params) } }) :"
+            )
+            .replace("data: JSON.stringify(called)", "data: 'null'")
+            .replace("${", "$${")
+    );
+    let bench = Bench::playing(&[("board", script)]);
+    let mut shown = Shown::new(&bench, &["show"]);
+    let Some(mut page) = Page::open_at(shown.url(), &shown.landed()).await else { return };
+    let is_asked = "document.querySelector('.ask')?.innerText.includes('Which year?')";
+    page.until(is_asked).await;
+    // Loaded again, it is asked again.
+    page.reload().await;
+    page.until(is_asked).await;
+    page.run("document.querySelector('.ask input').value = '2027'").await;
+    page.run(&click("Send")).await;
+    let mut told = shown.logged().await;
+    while told.is_null() {
+        told = shown.logged().await;
+    }
+    assert_eq!(told["content"][0]["text"], "2027");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_calls_of_a_page_belong_to_the_trace_of_its_program() {
     let script = ordering(&json!({"text": "${params._meta.traceparent:-none}"}));
     let bench = Bench::playing(&[("board", script)]);
