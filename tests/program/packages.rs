@@ -91,3 +91,87 @@ fn cargo_binstall_finds_the_archives_and_the_program_in_them() {
         assert!(names.contains(&program), "{program} is none of {names:?}");
     }
 }
+
+/// The shell installer for this system, made of a program that says its version, with its archive
+/// beside it.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn installer(out: &Path) -> PathBuf {
+    let binary = out.with_extension("program");
+    let says = format!("#!/bin/sh\necho mcpdeck {}\n", env!("CARGO_PKG_VERSION"));
+    std::fs::write(&binary, says).expect("written");
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/package");
+    let base = format!("file://{}", out.display());
+    let target = "x86_64-unknown-linux-musl";
+    for (format, more) in [
+        ("archive", vec!["--target", target, "--binary", binary.to_str().expect("a path")]),
+        ("installers", vec!["--base", &base]),
+    ] {
+        let done = Command::new("python3")
+            .arg(&package)
+            .arg(format)
+            .args(more)
+            .arg("--out")
+            .arg(out)
+            .output();
+        let done = done.expect("python3 runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+    out.join("install.sh")
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn the_installer_installs_what_was_published_and_nothing_else() {
+    let has = |name: &str| Command::new(name).arg("--version").output().is_ok();
+    if !has("python3") || !has("curl") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (out, own) = (folder.path().join("out"), folder.path().join("own"));
+    let script = installer(&out);
+    let run = |script: &Path| {
+        let mut command = Command::new("sh");
+        command.arg(script).env("MCPDECK_INSTALL_DIR", &own).output().expect("sh runs")
+    };
+    // Of a download that was cut short, nothing is done.
+    let whole = std::fs::read_to_string(&script).expect("a script");
+    let part = folder.path().join("part.sh");
+    for lines in 0..whole.lines().count() - 1 {
+        let begun: Vec<&str> = whole.lines().take(lines).collect();
+        std::fs::write(&part, begun.join("\n")).expect("written");
+        run(&part);
+        assert!(!own.exists(), "after {lines} lines");
+    }
+    let done = run(&script);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let version = format!("installed mcpdeck {} in ", env!("CARGO_PKG_VERSION"));
+    assert!(said.starts_with(&version) && own.join("mcpdeck").exists(), "{said}");
+    // Another archive in the place of the published one.
+    std::fs::remove_dir_all(&own).expect("removed");
+    let mut archives = std::fs::read_dir(&out).expect("a folder").flatten().map(|it| it.path());
+    let archive = archives.find(|it| it.extension().is_some_and(|end| end == "gz"));
+    std::fs::write(archive.expect("an archive"), "something else").expect("written");
+    let refused = run(&script);
+    assert!(!refused.status.success() && !own.exists());
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(why.contains("is not what was published"), "{why}");
+}
+
+#[test]
+fn a_package_says_no_older_c_library_than_its_program_needs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/package");
+    for (needs, is_made) in [("GLIBC_2.34 GLIBC_2.2.5", true), ("GLIBC_2.17 GLIBC_2.35", false)] {
+        let binary = folder.path().join("program");
+        std::fs::write(&binary, needs).expect("written");
+        let mut command = Command::new("python3");
+        command.arg(&package).args(["wheel", "--target", "x86_64-unknown-linux-gnu", "--binary"]);
+        let Ok(done) = command.arg(&binary).arg("--out").arg(folder.path()).output() else {
+            return;
+        };
+        let why = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.success(), is_made, "{needs}: {why}");
+        assert!(is_made || why.contains("needs glibc 2.35"), "{why}");
+    }
+}
