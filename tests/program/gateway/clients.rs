@@ -63,6 +63,14 @@ async def use(deck):
         assert (error.code, error.status) == ("ERR_TOOL_NOT_FOUND", 404), error
     else:
         raise AssertionError("it is not there")
+    # What is no JSON object is said to be the mistake that it is, and not sent.
+    for odd, kind in (("text", TypeError), ([1], TypeError), ({"n": float("nan")}, ValueError)):
+        try:
+            await deck.call_tool("asking.greet", odd)
+        except kind as error:
+            assert "mapping" in str(error) or "JSON" in str(error), error
+        else:
+            raise AssertionError(odd)
 
 async def answer(method, params):
     assert method == "elicitation/create", method

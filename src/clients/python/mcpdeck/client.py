@@ -227,7 +227,7 @@ class MCPDeck:
 
         A result with ``is_error`` is the tool's own answer; anything else that fails is raised.
         """
-        body: dict[str, Json] = {"arguments": dict(arguments or {})}
+        body: dict[str, Json] = {"arguments": _named(arguments)}
         if timeout is not None:
             body["timeout"] = timeout
         if run is not None:
@@ -247,7 +247,7 @@ class MCPDeck:
         self, name: str, arguments: Mapping[str, str] | None = None
     ) -> dict[str, Json]:
         """Gets a prompt: its ``messages``."""
-        body = {"arguments": dict(arguments or {})}
+        body = {"arguments": _named(arguments)}
         path = f"/prompts/{quote(name, safe='')}/get"
         prompt: dict[str, Json] = await self._request("POST", path, body)
         return prompt
@@ -402,7 +402,8 @@ class MCPDeck:
     # HTTP, one connection for each request.
 
     async def _request(self, method: str, path: str, body: Json = None) -> Json:
-        payload = b"" if body is None else json.dumps(body).encode()
+        # JSON has neither NaN nor infinity.
+        payload = b"" if body is None else json.dumps(body, allow_nan=False).encode()
         reader, writer = await self._open(method, path, payload, "application/json")
         try:
             with _unreachable(self._url):
@@ -453,6 +454,16 @@ def _unreachable(address: str | None) -> Iterator[None]:
         why = str(error) or type(error).__name__
         message = f"the service at {address} cannot be reached: {why}"
         raise MCPDeckError("ERR_SERVER_UNAVAILABLE", message) from error
+
+
+def _named(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The arguments of a call, which are given by name."""
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, Mapping):
+        kind = type(arguments).__name__
+        raise TypeError(f"`arguments` are a mapping of names to values, not {kind}")
+    return dict(arguments)
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
