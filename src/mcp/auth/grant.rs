@@ -102,10 +102,16 @@ pub(super) async fn token(
     let Posted { response, tries } = posted;
     let status = response.status();
     let said = words_of_refusal(response.body(), form);
+    if is_passing(&response) {
+        let code = error_code(response.body()).map(|code| format!(" `{code}`"));
+        let code = code.unwrap_or_default();
+        let why = format!("{endpoint}: HTTP {status}{code}{}{said}", in_tries(tries));
+        return Err(NotGranted::Failed(AuthFailure::failed(why)));
+    }
     if !status.is_success() {
         return Err(match error_code(response.body()) {
             Some(code) if status.is_client_error() => NotGranted::Code { code, said },
-            _ => {
+            Some(_) | None => {
                 let place = response.headers().get(LOCATION).and_then(|place| place.to_str().ok());
                 let place = place.filter(|_| status.is_redirection()).map(|place| {
                     let place = place.split(['?', '#']).next().unwrap_or_default();
@@ -123,6 +129,16 @@ pub(super) async fn token(
         Some(code) => NotGranted::Code { code, said },
         None => NotGranted::Failed(AuthFailure::refused(format!("{endpoint}: {why}"))),
     })
+}
+
+/// Whether a refusal says that another attempt may succeed: by its status, or by a code that is no
+/// verdict about what was sent.
+fn is_passing(response: &http::Response<Vec<u8>>) -> bool {
+    const CODES: [&str; 3] = ["temporarily_unavailable", "server_error", "slow_down"];
+    let status = response.status();
+    status.is_server_error()
+        || matches!(status.as_u16(), 408 | 425 | 429)
+        || error_code(response.body()).is_some_and(|code| CODES.contains(&&*code))
 }
 
 /// What kind of token was asked for.
@@ -239,7 +255,7 @@ pub(super) async fn exchange_id_token(
             "the identity provider gave no grant for {}: {endpoint} answered `{code}`",
             wanted.issuer
         );
-        return Err(if status.is_client_error() {
+        return Err(if status.is_client_error() && !is_passing(&response) {
             AuthFailure::refused(why)
         } else {
             AuthFailure::failed(why)
@@ -296,10 +312,14 @@ pub(super) async fn exchange_access_token(
         NotGranted::Failed(failure) => failure,
     })?;
     let refused = |why: &str| Err(AuthFailure::refused(format!("{endpoint}: {why}")));
-    if !matches!(granted.issued.as_deref(), Some(ACCESS_TOKEN | JWT)) {
-        return refused(
-            "the answer holds no access token (its `issued_token_type` is another one)",
-        );
+    match granted.issued.as_deref() {
+        Some(ACCESS_TOKEN | JWT) => {}
+        Some(_) => {
+            return refused(
+                "the answer holds no access token (its `issued_token_type` is another one)",
+            );
+        }
+        None => return refused("the answer does not say what it holds: `issued_token_type`"),
     }
     let audiences = audiences(&granted.access_token);
     let is_good_here =

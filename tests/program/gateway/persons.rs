@@ -30,6 +30,8 @@ struct Seen {
     tokens: Vec<String>,
     /// The `error` that exchanges are answered with.
     refusal: Option<&'static str>,
+    /// What they are answered with instead of anything else: a status, and a body.
+    answer: Option<(u16, String)>,
     /// The token that exchanges are answered with, in place of a good one.
     given: Option<String>,
     /// The lifetime of tokens, in seconds.
@@ -124,6 +126,9 @@ async fn exchange(State(world): State<World>, headers: HeaderMap, body: String) 
     let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
     let mut seen = world.seen();
     seen.exchanges.push(form);
+    if let Some((status, body)) = seen.answer.clone() {
+        return (StatusCode::from_u16(status).unwrap(), body).into_response();
+    }
     if let Some(error) = seen.refusal {
         return (StatusCode::BAD_REQUEST, axum::Json(json!({"error": error}))).into_response();
     }
@@ -374,6 +379,66 @@ fn tokens_of_others_reach_nobody_and_refused_exchanges_harm_nobody_else() {
     }
     world.seen().given = None;
     assert!(text(&whoami(&service, &alice)).0.starts_with("alice-"));
+}
+
+/// RFC 8693, section 2.2: what an authorization server answers, and what its caller makes of it.
+#[test]
+fn a_refused_exchange_is_for_good_and_a_failed_one_is_not() {
+    let signer = Signer::new("one");
+    let world = World::start(&signer);
+    let service = world.service(&json!({}), &[]);
+    let alice = world.token(&signer, "alice", &json!({}));
+    let access = "urn:ietf:params:oauth:token-type:access_token";
+    let error = |code: &str| json!({"error": code, "error_description": format!("{code} {alice}")});
+    let given = |more: Value| {
+        let mut body = json!({"access_token": "t", "token_type": "Bearer", "expires_in": 60,
+                              "issued_token_type": access});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let codes = [
+        (400, "invalid_request"),
+        (401, "invalid_client"),
+        (400, "invalid_grant"),
+        (400, "unauthorized_client"),
+        (400, "unsupported_grant_type"),
+        (400, "invalid_scope"),
+        (400, "invalid_target"),
+    ];
+    let refusals = codes.map(|(status, code)| (status, error(code).to_string(), 403));
+    let odd = [
+        (given(json!({"issued_token_type": null})), 403),
+        (given(json!({"issued_token_type": "urn:ietf:params:oauth:token-type:id_token"})), 403),
+        (given(json!({"issued_token_type": "urn:ietf:params:oauth:token-type:saml2"})), 403),
+        (given(json!({"token_type": "N_A"})), 403),
+        (given(json!({"token_type": "DPoP"})), 403),
+        (given(json!({"access_token": null})), 403),
+        (given(json!({"access_token": "a\r\nb: c"})), 403),
+        (given(json!({"access_token": alice})), 403),
+        (error("invalid_grant"), 403),
+        (json!("<html>"), 403),
+        (error("temporarily_unavailable"), 503),
+    ];
+    let odd = odd.map(|(body, status)| (200, body.to_string(), status));
+    let passing = [
+        (429, error("slow_down").to_string(), 503),
+        (429, error("rate_limited").to_string(), 503),
+        (400, error("temporarily_unavailable").to_string(), 503),
+        (503, error("server_error").to_string(), 503),
+        (502, "<html>".to_owned(), 503),
+    ];
+    for (status, body, outcome) in refusals.into_iter().chain(odd).chain(passing) {
+        let before = world.seen().exchanges.len();
+        world.seen().answer = Some((status, body.clone()));
+        let answer = whoami(&service, &alice);
+        assert_eq!(answer.status, outcome, "{status} {body}: {answer:?}");
+        assert!(!answer.body.contains(&world.url) && !answer.body.contains(&alice), "{answer:?}");
+        assert!(world.seen().exchanges.len() > before, "it is asked again: {body}");
+    }
+    world.seen().answer = None;
+    assert!(text(&whoami(&service, &alice)).0.starts_with("alice-"));
+    let tokens = world.seen().tokens.clone();
+    assert!(!tokens.iter().any(|token| *token == alice || token == "t"), "{tokens:?}");
 }
 
 #[test]
