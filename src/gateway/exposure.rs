@@ -93,6 +93,11 @@ impl OwnTool {
     }
 }
 
+/// Whether a tool of this name looks at tools, where the gateway has its own, and calls none.
+pub(super) fn only_looks(name: &str) -> bool {
+    matches!(OwnTool::from_name(name), Some(OwnTool::Find | OwnTool::Describe))
+}
+
 /// The tools of the gateway itself that are listed.
 pub(super) fn own_tools(listing: &ToolListing) -> Vec<Value> {
     let own = listing.is_search().then_some(OwnTool::ALL).into_iter().flatten();

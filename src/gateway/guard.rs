@@ -1,6 +1,7 @@
 //! Checks that every request passes first: `Host` and `Origin` (DNS rebinding, cross-site pages),
 //! the bearer token, the owner of the session, and the limit on sessions.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,15 +11,17 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
+use serde::Deserialize;
 
 use super::accept::as_rpc;
 use super::card::{CARD_PATH, CATALOG_PATH};
+use super::exposure::only_looks;
 use super::outside::Outside;
 use super::sign_in::{BOUND_TO_KEY, METADATA_PATH, SignInRefusal};
 use super::state::Gateway;
 use super::tokens::Client;
 use base::Timestamp;
-use host::OutsideCode;
+use host::{AccessScope, OutsideCode};
 
 const SESSION: &str = "mcp-session-id";
 /// How paths of the metadata begin that name the resource too.
@@ -147,10 +150,23 @@ async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response 
         Ok(request) => request,
         Err(refused) => return refused.into_response(),
     };
+    let is_signed_in = client.identity.is_some();
+    if is_mcp && is_signed_in {
+        // Said by HTTP, so that the client can ask its user for more (MCP 2025-11-25, authorization,
+        // scope challenge handling).
+        let (parts, body) = request.into_parts();
+        // It has arrived.
+        let body = to_bytes(body, MAX_BODY_BYTES).await.unwrap_or_default();
+        let lacked = scope_of_message(&body).filter(|scope| !client.may(*scope));
+        if let Some(scope) = lacked {
+            return gateway.demand_scope(Outside::scope(scope).into_response());
+        }
+        request = Request::from_parts(parts, body.into());
+    }
     request.extensions_mut().insert(client.clone());
     let response = next.run(request).await;
     if !is_mcp {
-        return response;
+        return if is_signed_in { gateway.demand_scope(response) } else { response };
     }
     let mut response = until_cut(response, &client, gateway.host.clock().now());
     if is_delete && response.status() == StatusCode::ACCEPTED {
@@ -183,6 +199,29 @@ pub(crate) async fn site(
     match same_site(&gateway, &request) {
         Ok(_) => next.run(request).await,
         Err(refused) => refused.into_response(),
+    }
+}
+
+/// The scope that a message needs, if it is a request for something that one permits.
+fn scope_of_message(body: &[u8]) -> Option<AccessScope> {
+    #[derive(Deserialize)]
+    struct MethodHead<'m> {
+        #[serde(borrow)]
+        method: Cow<'m, str>,
+        params: Option<NamedParams>,
+    }
+    #[derive(Deserialize)]
+    struct NamedParams {
+        name: Option<String>,
+    }
+    let head = serde_json::from_slice::<MethodHead<'_>>(body).ok()?;
+    let name = head.params.and_then(|params| params.name);
+    match &*head.method {
+        "tools/call" if name.is_some_and(|name| only_looks(&name)) => Some(AccessScope::ToolsList),
+        "tools/call" => Some(AccessScope::ToolsCall),
+        "resources/read" | "resources/subscribe" => Some(AccessScope::ResourcesRead),
+        "prompts/get" => Some(AccessScope::PromptsGet),
+        _ => None,
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Outside {
     error: Box<OutsideError>,
     status: StatusCode,
     server: Option<String>,
+    /// The scope that the token lacks.
+    scope: Option<AccessScope>,
 }
 
 impl Outside {
@@ -25,7 +27,7 @@ impl Outside {
         let message = message.into();
         let error =
             OutsideError { code, message, retry_after_ms: None, violations: vec![], rpc: None };
-        Self { error: Box::new(error), status, server: None }
+        Self { error: Box::new(error), status, server: None, scope: None }
     }
 
     /// The shared store is unreachable, so decisions of other replicas are unknown here.
@@ -84,7 +86,8 @@ impl Outside {
     /// The token does not carry a scope.
     pub fn scope(scope: AccessScope) -> Self {
         let message = format!("the token does not carry the scope `{scope}`");
-        Self::new(OutsideCode::ScopeRequired, StatusCode::FORBIDDEN, message)
+        let refused = Self::new(OutsideCode::ScopeRequired, StatusCode::FORBIDDEN, message);
+        Self { scope: Some(scope), ..refused }
     }
 
     /// An error about what the client calls `asked`, using that name. Hidden and nonexistent items
@@ -166,7 +169,7 @@ impl From<&Error> for Outside {
             _ => S::FORBIDDEN,
         };
         let server = error.server.as_ref().map(|server| server.as_str().to_owned());
-        Self { error: Box::new(outside), status, server }
+        Self { error: Box::new(outside), status, server, scope: None }
     }
 }
 
@@ -192,12 +195,19 @@ pub(crate) fn settled(
     }
 }
 
+/// Beside a refusal: the scope that the token lacks.
+#[derive(Clone, Copy)]
+pub(crate) struct LackedScope(pub AccessScope);
+
 impl IntoResponse for Outside {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.to_json())).into_response();
         if let Some(wait) = self.error.retry_after_ms {
             let seconds = HeaderValue::from(wait.div_ceil(1_000));
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
+        if let Some(scope) = self.scope {
+            response.extensions_mut().insert(LackedScope(scope));
         }
         response
     }

@@ -23,7 +23,7 @@ use url::Url;
 
 pub(crate) use self::jws::BOUND_TO_KEY;
 use self::jws::{IssuerKey, MAX_TOKEN_BYTES, SignedToken, end_of_claims, restriction_of_claims};
-use super::outside::Outside;
+use super::outside::{LackedScope, Outside};
 use super::state::Gateway;
 use super::tokens::{Client, DEFAULT_SCOPES};
 use base::file::hex;
@@ -512,6 +512,24 @@ impl Gateway {
         let refused =
             Outside::new(OutsideCode::PermissionDenied, StatusCode::UNAUTHORIZED, message);
         let mut response = refused.into_response();
+        if let Ok(challenge) = HeaderValue::try_from(challenge) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+impl Gateway {
+    /// Adds to a refusal for want of a scope what the client asks its issuer for (RFC 6750, section
+    /// 3.1, `insufficient_scope`).
+    pub fn demand_scope(&self, mut response: Response) -> Response {
+        let Some(LackedScope(scope)) = response.extensions().get().copied() else {
+            return response;
+        };
+        let in_force = self.host.in_force();
+        let address = in_force.config.sign_in.as_ref().and_then(metadata_address);
+        let address = address.map(|it| format!(", resource_metadata=\"{it}\"")).unwrap_or_default();
+        let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"{address}");
         if let Ok(challenge) = HeaderValue::try_from(challenge) {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         }

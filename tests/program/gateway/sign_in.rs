@@ -343,6 +343,45 @@ fn tokens_of_others_and_forged_ones_are_refused_and_keys_rotate() {
 }
 
 #[test]
+fn what_a_token_lacks_a_scope_for_is_demanded_by_http() {
+    let one = Signer::new("one");
+    let issuer = Issuer::start(&[&one]);
+    let service = issuer.service(&json!({}), &[]);
+    let of = |scope: &str| {
+        one.token(&issuer.claims("alice", &json!({"groups": ["platform"], "scope": scope})))
+    };
+    let lists = of("openid mcp:tools.list");
+    let session = service.session(&lists);
+    let with = [("Mcp-Session-Id", session.as_str())];
+    let message = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": params});
+    let demanded = |answer: &super::Answer, scope: &str| {
+        assert_eq!(answer.status, 403, "{answer:?}");
+        let challenge = answer.header("www-authenticate").unwrap_or_default();
+        assert!(challenge.starts_with("Bearer error=\"insufficient_scope\""), "{challenge}");
+        assert!(challenge.contains(&format!("scope=\"{scope}\"")), "{challenge}");
+        assert!(challenge.contains("resource_metadata=\""), "{challenge}");
+    };
+    for (method, params, scope) in [
+        ("tools/call", json!({"name": "greeter__greet", "arguments": {}}), "mcp:tools.call"),
+        ("resources/read", json!({"uri": "a://b"}), "mcp:resources.read"),
+        ("prompts/get", json!({"name": "x"}), "mcp:prompts.get"),
+    ] {
+        let refused = service.mcp(&lists, &with, &message(method, params));
+        demanded(&refused, scope);
+        assert_eq!(refused.json()["error"]["data"]["code"], "ERR_SCOPE_REQUIRED");
+    }
+    demanded(&call(&service, &lists), "mcp:tools.call");
+    // What it carries the scope for is done, and what another token of the same caller does is, too.
+    assert_eq!(service.mcp(&lists, &with, &message("tools/list", json!({}))).status, 200);
+    let calls = of("mcp:tools.list mcp:tools.call");
+    let params = json!({"name": "greeter__greet", "arguments": {"name": "Ada"}});
+    assert_eq!(service.mcp(&calls, &with, &message("tools/call", params)).status, 200);
+    // A local token has nobody to ask.
+    let local = service.client("platform");
+    assert!(call(&service, &local.token).header("www-authenticate").is_none());
+}
+
+#[test]
 fn a_token_with_a_new_key_is_not_refused_for_good_while_the_issuer_is_away() {
     let (one, two, foreign) = (Signer::new("one"), Signer::new("two"), Signer::new("one"));
     let issuer = Issuer::start(&[&one]);
