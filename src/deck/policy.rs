@@ -147,11 +147,16 @@ fn compiled(
     pointer: &str,
     value: Value,
 ) -> Result<PolicyFile, Vec<String>> {
-    let at = |problem: String| format!("{}: {problem}", spelled(file));
-    let config: PolicyConfig = serde_json::from_value(value.clone())
-        .map_err(|error| vec![at(format!("`policy`: {error}"))])?;
-    // A list in the place of an object is read as an object without rules.
+    // A list in the place of an object would be read as an object without rules.
     text.fits::<PolicyConfig>(pointer, &value)?;
+    let config: PolicyConfig = serde_json::from_value(value)
+        .map_err(|error| vec![text.problem(pointer, &format!("`policy`: {error}"))])?;
+    // Each is `policy/PLACE: PROBLEM`.
+    let at = |problem: String| {
+        let place = problem.split_once(": ").and_then(|(place, _)| place.strip_prefix("policy"));
+        let place = format!("{pointer}{}", place.unwrap_or_default());
+        format!("{}: {problem}", text.position(&place))
+    };
     match Rules::compile(&config) {
         Ok(rules) => {
             Ok(PolicyFile { config, rules: Arc::new(rules), source: Some(file.to_path_buf()) })
@@ -419,6 +424,37 @@ mod tests {
 
     fn loaded(config: &Path) -> Result<PolicyFile, Vec<String>> {
         load_policy(&[config.to_path_buf()])
+    }
+
+    #[test]
+    fn what_is_wrong_with_rules_is_told_with_its_line() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let config = dir.path().join("mcp.json");
+        let beside = dir.path().join(POLICY_FILE);
+        let rules = "{\n\"profiles\": {\"a\": {\"overlays\": [\n\
+                     {\"tool\": \"s.x\", \"title\": \"T\"},\n\
+                     {\"tool\": \"s.y\", \"name\": \"b b\"}\n]}},\n\
+                     \"audit\": {\"file\": \"\"},\n\
+                     \"limits\": {\"callTimeout\": -1}}";
+        std::fs::write(&beside, rules).expect("written");
+        let told = loaded(&config).expect_err("wrong").join("\n");
+        for line in [
+            "mcpdeck.policy.json:4:1: policy/profiles/a/overlays/1: `name` has 1 to 64",
+            "mcpdeck.policy.json:6:19: policy/audit/file: ",
+            "mcpdeck.policy.json:7:27: policy/limits/callTimeout: ",
+        ] {
+            assert!(told.contains(line), "{line}: {told}");
+        }
+        std::fs::remove_file(&beside).expect("removed");
+        let within = "{\"servers\": {},\n\"policy\": {\"limits\":\n{\"callTimeout\": -1}}}";
+        std::fs::write(&config, within).expect("written");
+        let told = loaded(&config).expect_err("wrong").join("\n");
+        assert!(told.contains("mcp.json:3:17: policy/limits/callTimeout: "), "{told}");
+        let misspelt = "{\"servers\": {},\n\"policy\": {\"profiles\": {\"a\":\n{\"alow\": []}}}}";
+        std::fs::write(&config, misspelt).expect("written");
+        let told = loaded(&config).expect_err("wrong").join("\n");
+        assert!(told.contains("mcp.json:3:2: /policy/profiles/a/alow: "), "{told}");
+        assert!(told.ends_with("did you mean `allow`?"), "{told}");
     }
 
     #[test]

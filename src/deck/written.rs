@@ -139,15 +139,28 @@ impl WrittenText {
     /// # Errors
     /// Every place where it does not fit.
     pub fn fits<T: JsonSchema>(&self, pointer: &str, value: &Value) -> Result<(), Vec<String>> {
+        let problems = self.misfits::<T>(pointer, value);
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    /// The places where a value at a pointer of the text does not fit the JSON Schema of `T`.
+    fn misfits<T: JsonSchema>(&self, pointer: &str, value: &Value) -> Vec<String> {
         let verdict = Validator::compile(&schema_of::<T>()).map(|schema| schema.check(value));
-        match verdict {
-            Ok(SchemaVerdict::Invalid(all)) => Err(all
-                .iter()
-                .take(MAX_PROBLEMS)
-                .map(|v| self.problem(&format!("{pointer}{}", v.pointer), &v.message))
-                .collect()),
-            _ => Ok(()),
+        let Ok(SchemaVerdict::Invalid(all)) = verdict else { return Vec::new() };
+        let told = all.iter().map(|v| {
+            let near = nearest_key::<T>(&v.pointer).filter(|_| is_unknown_key(v));
+            let near = near.map(|near| format!("; did you mean `{near}`?"));
+            let message = format!("{}{}", v.message, near.unwrap_or_default());
+            self.problem(&format!("{pointer}{}", v.pointer), &message)
+        });
+        let mut problems: Vec<String> = told.collect();
+        problems.dedup();
+        let more = problems.len().saturating_sub(MAX_PROBLEMS);
+        problems.truncate(MAX_PROBLEMS);
+        if more > 0 {
+            problems.push(format!("{}: and {more} more", spelled(&self.name)));
         }
+        problems
     }
 
     /// Decodes a `T` from a text that is whole ([`WrittenText::whole`]).
@@ -165,24 +178,7 @@ impl WrittenText {
             Ok(decoded) => return Ok(decoded),
             Err(error) => error.to_string(),
         };
-        let verdict = Validator::compile(&schema_of::<T>()).map(|schema| schema.check(&value));
-        let mut problems: Vec<String> = match verdict {
-            Ok(SchemaVerdict::Invalid(all)) => all
-                .iter()
-                .map(|v| {
-                    let near = nearest_key::<T>(&v.pointer).filter(|_| is_unknown_key(v));
-                    let near = near.map(|near| format!("; did you mean `{near}`?"));
-                    self.problem(&v.pointer, &format!("{}{}", v.message, near.unwrap_or_default()))
-                })
-                .collect(),
-            _ => Vec::new(),
-        };
-        problems.dedup();
-        let more = problems.len().saturating_sub(MAX_PROBLEMS);
-        problems.truncate(MAX_PROBLEMS);
-        if more > 0 {
-            problems.push(format!("{}: and {more} more", spelled(&self.name)));
-        }
+        let problems = self.misfits::<T>("", &value);
         Err(if problems.is_empty() { self.problem("", &error) } else { problems.join("\n") })
     }
 

@@ -429,6 +429,9 @@ fn wrong_durations(config: &PolicyConfig) -> Vec<String> {
         .collect()
 }
 
+/// Maximum length of a name or a glob in a message.
+const MAX_TOLD_CHARS: usize = 80;
+
 /// Compiles the overlays of a profile.
 fn overlays(
     at: &str,
@@ -442,7 +445,8 @@ fn overlays(
         let tools = RuleMatch { tools, ..RuleMatch::default() };
         let compiled = expand(&place, &tools, &mut entries).err();
         let wrong = overlay.problems().into_iter().chain(compiled);
-        problems.extend(wrong.map(|problem| format!("{place}: {problem}")));
+        let tool = base::SafeText::cut(&overlay.tool, MAX_TOLD_CHARS);
+        problems.extend(wrong.map(|problem| format!("{place}: {problem} (`{tool}`)")));
     }
     let [tools, ..] = entries;
     match Globs::new(tools) {

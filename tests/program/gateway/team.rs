@@ -319,7 +319,11 @@ fn an_overlay_that_cannot_work_is_refused_where_it_stands() {
         (json!({"tool": "many.*", "name": "b"}), "policy/profiles/a/overlays/1: `name` goes with"),
         (json!({"tool": "many.x", "parameters": {"p": {"fixed": 1, "default": 2}}}), "either"),
         (json!({"tool": "many.x"}), "it changes nothing"),
-        (json!({"tool": "many.x", "rename": "b"}), "unknown field `rename`"),
+        (json!({"tool": "many.x", "rename": "b"}), "/overlays/1/rename: \"rename\" is not known"),
+        (json!({"tool": "many.x", "titel": "b"}), "did you mean `title`?"),
+        (json!({"tool": "many.x", "parameters": {"x": {"hiden": true}}}), "did you mean `hidden`"),
+        (json!({"tool": "many.x", "maxResultBytes": 1}), "(`many.x`)"),
+        (json!({"title": "b"}), "/overlays/1/tool: \"tool\" is required"),
     ] {
         let told = why(overlay);
         assert!(told.contains(word) && told.contains("mcpdeck.policy.json"), "{told}");
