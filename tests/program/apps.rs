@@ -270,7 +270,7 @@ async fn an_app_reaches_what_it_names_and_the_user_allows() {
 }
 
 /// A page that calls one tool, and logs what comes of it.
-const CALLER: &str = r#"<!doctype html><html><body><script>
+const CALLER: &str = r"<!doctype html><html><body><script>
 let last = 0;
 const open = {};
 const post = (message) => parent.postMessage({ jsonrpc: '2.0', ...message }, '*');
@@ -286,7 +286,7 @@ addEventListener('message', ({ data }) => open[data.id]?.(data.error ? { error: 
   const called = await ask('tools/call', { name: 'order', arguments: {} });
   post({ method: 'notifications/message', params: { level: 'info', data: JSON.stringify(called) } });
 })();
-</script></body></html>"#;
+</script></body></html>";
 
 /// A server whose page calls the tool `order`, which is played so.
 fn ordering(order: &Value) -> Value {
