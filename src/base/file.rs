@@ -26,9 +26,12 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<Option<String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         bytes => bytes?,
     };
-    String::from_utf8(bytes)
-        .map(Some)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not valid UTF-8"))
+    String::from_utf8(bytes).map(Some).map_err(|error| {
+        let bytes = error.as_bytes();
+        let is_wide = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+        let why = if is_wide { "it is UTF-16: save it as UTF-8" } else { "it is not valid UTF-8" };
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    })
 }
 
 /// Whether there is anything at a path, as opposed to nothing: a link that leads nowhere, and what
@@ -136,5 +139,11 @@ mod tests {
         assert_eq!(read(&long, 5).expect_err("long").kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(read(&long, 6).expect("fits"), b"123456");
         assert_eq!(read_text(&dir.path().join("none"), 6).expect("no file"), None);
+        for (bytes, words) in [(&b"\xff\xfe{\0"[..], "UTF-16"), (&b"a\xe9"[..], "not valid UTF-8")]
+        {
+            std::fs::write(&long, bytes).expect("written");
+            let error = read_text(&long, 6).expect_err("no text");
+            assert!(error.to_string().contains(words), "{error}");
+        }
     }
 }

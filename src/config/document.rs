@@ -410,6 +410,16 @@ mod tests {
                 "h": ["x", {"y": "z"}], "i": "v", "j": "v"})
         );
         assert!(read("a: [1\nb: 2\n").is_err());
+        // A tab looks like the blanks that it is not.
+        for (text, line) in [("a:\n\tb: 1\n", 2), ("a:\n  b:\t1\n", 2), ("x: 1\n\t- y\n", 2)] {
+            let problem = read(text).expect_err("a tab");
+            assert_eq!(problem.at.line, line, "{text:?}: {problem}");
+            let help = problem.help.unwrap_or_default();
+            assert!(help.contains("tab"), "{text:?}: {help}");
+        }
+        let conflict = read("a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> x\n");
+        let conflict = conflict.expect_err("two versions");
+        assert!(conflict.at.line == 2 && conflict.message.contains("git"), "{conflict}");
         // Aliases cannot blow up.
         let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for n in 1..9 {

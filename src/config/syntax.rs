@@ -303,7 +303,33 @@ fn too_much(source: &SourceText) -> Option<Diagnostic> {
     None
 }
 
+/// The message and the help for a file that holds two versions of a part.
+pub(crate) const CONFLICT: (&str, &str) = (
+    "git could not merge two versions of this part: these are its marks of a conflict",
+    "keep one of the versions, and remove the lines with <<<<<<<, ======= and >>>>>>>",
+);
+
+/// Where the first line stands with which git begins a conflict that nobody has resolved.
+pub(crate) fn conflict_mark(text: &str) -> Option<Range<usize>> {
+    let begins = |line: &str, mark: &str| {
+        line.strip_prefix(mark)
+            .is_some_and(|rest| rest.trim_end().is_empty() || rest.starts_with(' '))
+    };
+    let mut lines = text.split_inclusive('\n').scan(0, |at, line| {
+        let start = *at;
+        *at += line.len();
+        Some((start, line))
+    });
+    let (start, line) = lines.find(|(_, line)| begins(line, "<<<<<<<"))?;
+    lines.any(|(_, line)| begins(line, ">>>>>>>")).then(|| start..start + line.trim_end().len())
+}
+
 fn syntax_error(source: &SourceText, error: &ParseError) -> Diagnostic {
+    if let Some(range) = conflict_mark(source.text()) {
+        let mut problem = source.diagnostic("config/syntax", Severity::Error, range, CONFLICT.0);
+        problem.help(CONFLICT.1);
+        return problem;
+    }
     let range = error.range();
     let hash = source.text().get(range.start..).is_some_and(|rest| rest.starts_with('#'));
     let quote = source.text().get(range.start..range.end).and_then(typographic_quote);

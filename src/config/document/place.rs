@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::source::SourceText;
+use crate::syntax::{CONFLICT, conflict_mark};
 use crate::{Diagnostic, Severity};
 
 /// Where an entry is in a file.
@@ -34,6 +35,12 @@ pub(super) fn is_named(entry: &Value, name: &str) -> bool {
 /// A problem of a file that cannot be parsed.
 pub(super) fn syntax_problem(source: &SourceText, offset: usize, message: &str) -> Diagnostic {
     // The snippet is left out: what is secret in this language is not known at this point.
+    if let Some(range) = conflict_mark(source.text()) {
+        let mut problem = Diagnostic::new("config/syntax", Severity::Error, CONFLICT.0);
+        problem.at = source.position(range.start);
+        problem.help(CONFLICT.1);
+        return problem;
+    }
     let mut problem = Diagnostic::new("config/syntax", Severity::Error, message);
     problem.at = source.position(offset);
     problem

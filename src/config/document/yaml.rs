@@ -55,8 +55,21 @@ impl<'s> YamlReading<'s> {
         match self.parser.next_event() {
             Some(Ok(event)) => Ok(event),
             Some(Err(error)) => {
-                let offset = self.offset(error.marker().index());
-                Err(Box::new(syntax_problem(self.source, offset, error.info())))
+                let mut offset = self.offset(error.marker().index());
+                let text = self.source.text();
+                // A scalar that a tab ends is told by its beginning.
+                if error.info().contains("tab")
+                    && let Some(tab) = text.get(offset..).and_then(|rest| rest.find('\t'))
+                {
+                    offset += tab;
+                }
+                let mut problem = syntax_problem(self.source, offset, error.info());
+                let line = text[..offset].rsplit('\n').next().unwrap_or_default();
+                let has_tab = line.contains('\t') || text[offset..].starts_with('\t');
+                if has_tab && problem.help.is_none() {
+                    problem.help("YAML takes no tab here: write blanks in its place");
+                }
+                Err(Box::new(problem))
             }
             None => Ok((Event::StreamEnd, Span::default())),
         }

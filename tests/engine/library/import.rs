@@ -440,6 +440,12 @@ fn a_file_in_another_language_is_named_as_such() {
             "a full-width character",
         ),
         ("{\u{200b} \"servers\": {} }", "an invisible character"),
+        ("<<<<<<< HEAD\n{}\n=======\n{ }\n>>>>>>> other\n", "git could not merge"),
+        (
+            "{ \"servers\": {\r\n<<<<<<< HEAD\r\n=======\r\n\"a\": {}\r\n>>>>>>> b\r\n}}",
+            "git could not merge",
+        ),
+        ("<<<<<<< HEAD\n{}", "HTML or XML"),
     ] {
         let problems = load_text(Path::new("mcp.json"), text, &env).expect_err("unusable");
         assert!(problems[0].message.contains(words), "{problems:?}");
