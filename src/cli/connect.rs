@@ -862,7 +862,7 @@ fn handshakes(
             format!("yes: {count} {}", if count == 1 { "tool" } else { "tools" })
         } else {
             let reason = server.reason.as_ref().map(ToString::to_string);
-            format!("no: {}", reason.unwrap_or_else(|| server.state.as_str().to_owned()))
+            format!("no: {}", reason.unwrap_or_else(|| server.state.word().to_owned()))
         };
         *state = Some(Handshake { is_ready, says });
     }

@@ -420,8 +420,9 @@ pub fn unready(
             && named.is_none_or(|name| server.name == *name)
     });
     let first = down.next()?;
-    let reason = first.reason.as_ref().map_or("it did not become ready", |r| r.as_str());
-    let mut message = format!("the server is {}: {reason}", first.state.as_str());
+    let reason = first.reason.clone();
+    let reason = reason.unwrap_or_else(|| SafeText::line("it did not become ready"));
+    let mut message = format!("the server is {}", first.state.because(Some(&reason)));
     let last = first.last_words().last();
     if let Some(line) = last.filter(|line| !reason.contains(line.trim())) {
         let _ = write!(message, " (stderr: {})", line.trim());

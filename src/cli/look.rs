@@ -128,8 +128,7 @@ fn list_text(view: &HostView, args: &ListArgs) -> String {
     for server in view.servers.values() {
         let _ = write!(out, "{}", SafeText::line(server.name.as_str()));
         if !server.state.is_callable() {
-            let reason = server.reason.as_ref().map(|reason| format!(": {reason}"));
-            let _ = writeln!(out, "  {}{}", server.state.as_str(), reason.unwrap_or_default());
+            let _ = writeln!(out, "  {}", server.state.because(server.reason.as_ref()));
             if let Some(help) = &server.help {
                 let _ = writeln!(out, "  help: {help}");
             }
@@ -307,7 +306,7 @@ fn status_text(view: &HostView, left_out: &LeftOut) -> String {
         let counts = [all.tools.len(), all.prompts.len(), all.resources.len()];
         let [tools, prompts, resources] = counts.map(|count| count.to_string());
         let version = session.map_or("-", |s| s.protocol_version.as_str()).to_owned();
-        let (name, state) = (server.name.to_string(), server.state.as_str().to_owned());
+        let (name, state) = (server.name.to_string(), server.state.word().to_owned());
         let transport = server.transport.as_str().to_owned();
         [name, state, transport, version, tools, prompts, resources, says]
     });

@@ -298,10 +298,8 @@ fn found<T>(
             let quoted = SafeText::line(server.name.as_str());
             if !server.state.is_callable() {
                 is_down = true;
-                let reason = server.reason.as_ref().map_or("", |reason| reason.as_str());
-                let glue = if reason.is_empty() { "" } else { ": " };
-                let state = server.state.as_str();
-                return Some(format!("`{quoted}` was not asked, it is {state}{glue}{reason}"));
+                let state = server.state.because(server.reason.as_ref());
+                return Some(format!("`{quoted}` was not asked, it is {state}"));
             }
             if let Some(why) = reason_set_aside(server, name) {
                 return Some(format!("`{quoted}` lists it, and it cannot be used: {why}"));

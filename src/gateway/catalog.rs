@@ -113,7 +113,7 @@ impl Catalogs {
 
 /// Why a server's tools cannot be called now; `None` when they can.
 fn unavailable(server: &ServerView) -> Option<String> {
-    (!server.state.is_callable()).then(|| server.state.as_str().to_owned())
+    (!server.state.is_callable()).then(|| server.state.word().to_owned())
 }
 
 impl ClientCatalog {

@@ -308,8 +308,7 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
                 ServerState::Unavailable => LogLevel::Error,
                 _ => LogLevel::Info,
             };
-            let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            (level, format!("{}{why}", state.as_str()))
+            (level, state.because(reason.as_ref()))
         }
         Fact::Exited { exit, .. } => {
             let level = if exit.expected { LogLevel::Info } else { LogLevel::Warning };

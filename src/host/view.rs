@@ -59,10 +59,39 @@ impl ServerState {
         matches!(self, Self::Ready | Self::Starting | Self::Waiting)
     }
 
-    /// The displayed word.
+    /// Its name in machine-readable output.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
+
+    /// Its word in sentences and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Shutdown => "stopped",
+            Self::Disabled
+            | Self::Waiting
+            | Self::Starting
+            | Self::Ready
+            | Self::Unavailable
+            | Self::Sleeping => self.as_str(),
+        }
+    }
+
+    /// Its word and the reason; a reason that says the state itself stands alone.
+    pub fn because(self, reason: Option<&SafeText>) -> String {
+        match reason {
+            None => self.word().to_owned(),
+            Some(reason) if self == Self::Shutdown && is_about_stopping(reason) => {
+                reason.to_string()
+            }
+            Some(reason) => format!("{}: {reason}", self.word()),
+        }
+    }
+}
+
+/// Whether the reason of a stop says already that there was one.
+fn is_about_stopping(reason: &str) -> bool {
+    ["stopped", "stopping", "restarting"].iter().any(|word| reason.starts_with(word))
 }
 
 /// Steps of a start, in order.
@@ -294,7 +323,10 @@ impl ServerView {
                 let new = StepView { step, status, began, took, detail: detail.clone() };
                 match self.steps.iter_mut().find(|known| known.step == step) {
                     Some(known) => *known = StepView { began: known.began, ..new },
-                    None => self.steps.push(new),
+                    None => {
+                        let at = self.steps.partition_point(|known| known.step < step);
+                        self.steps.insert(at, new);
+                    }
                 }
             }
             Fact::AuthStepped { step, .. } => {

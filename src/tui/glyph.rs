@@ -1,6 +1,6 @@
 //! Signs and roles of what the engine knows; the signs themselves are the terminal's.
 
-use host::ServerState;
+use host::{ServerState, ServerView};
 use protocol::Direction;
 use terminal::theme::Role;
 
@@ -44,8 +44,25 @@ pub fn state_word(state: ServerState) -> &'static str {
         | ServerState::Starting
         | ServerState::Disabled
         | ServerState::Shutdown
-        | ServerState::Sleeping => state.as_str(),
+        | ServerState::Sleeping => state.word(),
     }
+}
+
+/// The word for the state of a server: one that was stopped may still be ending.
+pub fn server_word(server: &ServerView) -> &'static str {
+    if server.state == ServerState::Shutdown && server.pid.is_some() {
+        "stopping"
+    } else {
+        state_word(server.state)
+    }
+}
+
+/// What the reason of a state adds to its word, if anything.
+pub fn reason_beside(server: &ServerView) -> Option<&str> {
+    let reason = server.reason.as_ref()?.as_str();
+    let rest = reason.strip_prefix(server_word(server)).unwrap_or(reason).trim_start();
+    let is_stop = server.state == ServerState::Shutdown && rest == "stopping";
+    (!rest.is_empty() && !is_stop).then_some(rest)
 }
 
 /// The role of a state.

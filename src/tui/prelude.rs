@@ -11,7 +11,7 @@ pub use ratatui::style::Style;
 pub use serde_json::Value;
 
 pub use crate::action::Action;
-pub use crate::glyph::{EngineGlyphs as _, state_role, state_word};
+pub use crate::glyph::{EngineGlyphs as _, server_word, state_role, state_word};
 pub use base::text::SafeText;
 pub use base::{ServerName, Timestamp};
 pub use terminal::ink::{Bytes, Dur, Ink, count, ink};

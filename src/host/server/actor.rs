@@ -610,11 +610,9 @@ fn target(config: &ServerConfig) -> SafeText {
 
 fn missing_reason(live: &Live, hopeless: bool) -> String {
     let name = &live.config.name;
-    match (&live.reason, hopeless) {
-        (Some(reason), true) => {
-            format!("needs `{name}`, which is {}: {reason}", live.state.as_str())
-        }
-        (None, true) => format!("needs `{name}`, which is {}", live.state.as_str()),
-        (_, false) => format!("waits for `{name}`"),
+    if hopeless {
+        format!("needs `{name}`, which is {}", live.state.because(live.reason.as_ref()))
+    } else {
+        format!("waits for `{name}`")
     }
 }

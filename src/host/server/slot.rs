@@ -469,7 +469,6 @@ impl Live {
 
     /// The error for a server that cannot be called.
     pub fn unavailable(&self) -> Error {
-        let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let help = match self.state {
             ServerState::Sleeping => "call it: a call starts it",
             ServerState::Disabled => "enable it in its entry, or start it",
@@ -477,12 +476,13 @@ impl Live {
             ServerState::Unavailable if self.retry_at.is_some() => "it will be tried again",
             ServerState::Unavailable | ServerState::Shutdown | ServerState::Ready => "restart it",
         };
-        let state = match self.state {
+        let state = match (self.state, &self.reason) {
             // Its session has ended, its process is being stopped.
-            ServerState::Ready => "going down",
-            state => state.as_str(),
+            (ServerState::Ready, Some(reason)) => format!("going down: {reason}"),
+            (ServerState::Ready, None) => "going down".to_owned(),
+            (state, reason) => state.because(reason.as_ref()),
         };
-        let message = format!("the server is {state}{why}");
+        let message = format!("the server is {state}");
         let error = Error::new(ErrorCode::ServerUnavailable, message);
         self.explain(error.server(&self.config.name).help(help))
     }

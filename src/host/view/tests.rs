@@ -258,3 +258,31 @@ fn every_fact_and_the_view_of_all_survive_being_written_and_read() {
     let text = serde_json::to_string(&replayed).expect("a view is plain data");
     assert_eq!(serde_json::from_str::<HostView>(&text).expect("readable"), replayed);
 }
+
+#[test]
+fn a_stop_is_told_in_the_words_of_people_and_once() {
+    let told =
+        |reason: Option<&str>| ServerState::Shutdown.because(reason.map(SafeText::line).as_ref());
+    assert_eq!(told(None), "stopped");
+    assert_eq!(told(Some("stopped on request")), "stopped on request");
+    assert_eq!(told(Some("stopping")), "stopping");
+    assert_eq!(told(Some("its entry changed")), "stopped: its entry changed");
+    let reason = SafeText::line("exit code 1");
+    assert_eq!(ServerState::Unavailable.because(Some(&reason)), "unavailable: exit code 1");
+    assert_eq!(ServerState::Shutdown.as_str(), "shutdown", "what programs read stays");
+}
+
+#[test]
+fn the_steps_of_a_start_are_in_their_order_however_they_are_reported() {
+    let step = |step| Fact::StepChanged {
+        step,
+        status: StepStatus::Ok,
+        took: Some(Duration::from_millis(1)),
+        detail: None,
+    };
+    let all = [StartStep::Spawn, StartStep::Handshake, StartStep::FirstByte, StartStep::Tools];
+    let view = fold(all.into_iter().map(step).collect());
+    let steps: Vec<StartStep> = view.servers["git"].steps.iter().map(|one| one.step).collect();
+    let wanted = [StartStep::Spawn, StartStep::FirstByte, StartStep::Handshake, StartStep::Tools];
+    assert_eq!(steps, wanted);
+}

@@ -452,7 +452,7 @@ pub(super) fn request_of(view: &ServerView) -> CallSubject {
 pub(super) fn offers(model: &Model) -> impl Iterator<Item = Choice> {
     model.servers().flat_map(|server| {
         let all = &server.capabilities;
-        let disabled = (!server.state.is_callable()).then(|| ink!("{}", state_word(server.state)));
+        let disabled = (!server.state.is_callable()).then(|| ink!("{}", server_word(server)));
         let name = Model::name(&server.name);
         let choice = move |verb: &'static str, label: &SafeText, list: ListKind, wire: &_| Choice {
             words: ink!("{} {}.{}", verb, &name, label),

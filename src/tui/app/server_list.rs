@@ -57,9 +57,12 @@ fn server_row(cx: &Cx<'_>, name: &ServerName, pen: &mut Pen<'_>) {
         ServerState::Starting => cx.model.elapsed(server.since),
         ServerState::Unavailable => match &server.exit {
             Some(exit) if !exit.expected => Ink::line(&exit.describe()),
-            _ => ink!("{}", state_word(server.state)),
+            _ => ink!("{}", server_word(server)),
         },
-        state => ink!("{}", state_word(state)),
+        ServerState::Waiting
+        | ServerState::Sleeping
+        | ServerState::Shutdown
+        | ServerState::Disabled => ink!("{}", server_word(server)),
     };
     let spark = if server.state == ServerState::Ready && pen.room() > 16 { 7 } else { 0 };
     let note_width = crate::widget::width(&note).min(pen.room() / 2);

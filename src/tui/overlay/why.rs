@@ -5,7 +5,7 @@
 use crate::action::ServerAction;
 use crate::call::WhyCall;
 use crate::effect::{ConfigCommand, Effect, FileChange, Order, ServerCommand};
-use crate::glyph::{state_role, state_word};
+use crate::glyph::{reason_beside, server_word, state_role};
 use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::model::{Model, Todo};
@@ -227,7 +227,7 @@ impl Screen for WhyDialog {
 /// The state of a server in a few words, after a fix was applied.
 fn now_is(cx: &Cx<'_>, server: &ServerName) -> (Ink, Role) {
     let Some(server) = cx.model.server(server) else { return (ink!(""), Role::Muted) };
-    let words = ink!("the server is {} {}", state_word(server.state), cx.model.when(server.since));
+    let words = ink!("the server is {} {}", server_word(server), cx.model.when(server.since));
     (words, state_role(server.state))
 }
 
@@ -241,11 +241,11 @@ fn paragraph(doc: &mut Doc, heading: &'static str, text: &Ink, role: Role) {
 fn explain_server(cx: Cx<'_>, name: &ServerName, heading: &'static str, doc: &mut Doc) {
     let Some(server) = cx.model.server(name) else { return };
     doc.heading(heading);
-    let state = ink!("{} {}", state_word(server.state), cx.model.when(server.since));
+    let state = ink!("{} {}", server_word(server), cx.model.when(server.since));
     doc.text(2, &state, state_role(server.state));
-    if let Some(reason) = &server.reason {
-        let role = if server.state.is_up() { Role::Muted } else { Role::Error };
-        doc.text(2, reason, role);
+    if let Some(reason) = reason_beside(server) {
+        let is_wrong = server.state == ServerState::Unavailable;
+        doc.text(2, &Ink::line(reason), if is_wrong { Role::Error } else { Role::Muted });
     }
     paragraph(doc, "likely cause", &cause_of(cx.model, server), Role::Attention);
     evidence(server, cx.model, cx.glyphs, doc);
@@ -443,7 +443,7 @@ fn server_fixes(model: &Model, name: &ServerName, lines: &[SafeText]) -> Vec<Why
     fixes.extend(known_fixes(model, server, lines));
     let needed = server.dependencies.iter().filter_map(|name| model.server(name));
     for needed in needed.filter(|needed| !server.state.is_up() && !needed.state.is_up()) {
-        let words = ink!("see why {} is {}", Model::quoted(&needed.name), needed.state.as_str());
+        let words = ink!("see why {} is {}", Model::quoted(&needed.name), server_word(needed));
         fixes.push(leave(words, vec![Intent::Pick(Pick::Why(needed.name.clone()))]));
     }
     if !server.state.is_up() || !lines.is_empty() {

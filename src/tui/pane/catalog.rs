@@ -3,6 +3,7 @@
 
 use crate::effect::{Effect, Order, ServerCommand};
 use crate::find::{self, SearchFields};
+use crate::glyph::reason_beside;
 use crate::intent::Intent;
 use crate::keymap::KeyScope;
 use crate::model::Model;
@@ -510,9 +511,9 @@ fn unavailable(server: &ServerView) -> Option<Ink> {
     if server.state.is_callable() {
         return None;
     }
-    let mut text = ink!("{}", state_word(server.state));
-    if let Some(reason) = &server.reason {
-        text.push(ink!(": {}", reason));
+    let mut text = ink!("{}", server_word(server));
+    if let Some(reason) = reason_beside(server) {
+        text.push(ink!(": {}", Ink::line(reason)));
     }
     Some(text)
 }

@@ -1,6 +1,6 @@
 //! One server in a few lines: state and reason, connection, load, what to do next.
 
-use crate::glyph::Glyphs;
+use crate::glyph::{Glyphs, reason_beside};
 use crate::keymap::KeyScope;
 use crate::model::Model;
 use crate::pane::Ui;
@@ -24,8 +24,8 @@ pub fn draw(server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
         ServerState::Starting => doc_line(doc, steps(server, model, glyphs)),
         ServerState::Unavailable => down(server, glyphs, doc),
         _ => {
-            if let Some(reason) = &server.reason {
-                doc.text(2, reason, Role::Muted);
+            if let Some(reason) = reason_beside(server) {
+                doc.text(2, &Ink::line(reason), Role::Muted);
             }
         }
     }
@@ -110,7 +110,7 @@ fn reach(server: &ServerView) -> Vec<Ink> {
 /// Name, state, since when, how it is connected, in `room` cells.
 fn title(server: &ServerView, model: &Model, glyphs: &Glyphs, room: u16) -> DocLine {
     let role = state_role(server.state);
-    let word = state_word(server.state);
+    let word = server_word(server);
     let since = match server.state {
         ServerState::Starting => model.elapsed(server.since),
         _ => model.ago(server.since),
@@ -448,7 +448,7 @@ fn node(ui: Ui<'_>, name: &ServerName, lead: Ink) -> DocLine {
     let (model, glyphs) = (ui.model, ui.glyphs);
     let mut line = vec![(lead, Role::Rule), (Model::name(name), Role::Text)];
     if let Some(server) = model.server(name) {
-        let text = ink!("  {} {}", glyphs.state(server.state), state_word(server.state));
+        let text = ink!("  {} {}", glyphs.state(server.state), server_word(server));
         line.push((text, state_role(server.state)));
     }
     line

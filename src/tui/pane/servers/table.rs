@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::card::step_word;
-use crate::glyph::Glyphs;
+use crate::glyph::{Glyphs, reason_beside};
 use crate::model::Model;
 use crate::prelude::*;
 use crate::widget::doc::DocLine;
@@ -151,7 +151,7 @@ pub(super) fn draw(
         let mut line = head(server, model, glyphs, name_width);
         let mark = if model.marked.contains(&server.name) { glyphs.mark } else { " " };
         line.push((ink!("{}", mark), Role::Accent));
-        match (server.state, &server.reason, began) {
+        match (server.state, reason_beside(server), began) {
             (ServerState::Starting, _, Some(began)) => {
                 line.extend(bar(server, model, glyphs, began));
             }
@@ -169,7 +169,7 @@ pub(super) fn draw(
             }
             (_, Some(reason), _) => {
                 let role = state_role(server.state);
-                line.push((ink!("{}", reason), role));
+                line.push((Ink::line(reason), role));
             }
         }
         doc.line(line);
@@ -186,7 +186,7 @@ fn head(server: &ServerView, model: &Model, glyphs: &Glyphs, name_width: usize) 
     };
     let (word, role) = match server.state {
         ServerState::Ready if !server.breaker.is_closed() => (ink!("breaker open"), Role::Warning),
-        state => (ink!("{} {}", state_word(state), since), role),
+        _ => (ink!("{} {}", server_word(server), since), role),
     };
     vec![
         (ink!("{} ", glyphs.state(server.state)), state_role(server.state)),
