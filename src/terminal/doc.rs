@@ -4,6 +4,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use crate::ink::Drawable;
+use crate::json_line::json_line;
 use crate::look::Look;
 use crate::parts::scroll_bar;
 use crate::pen::{Pen, width};
@@ -179,6 +180,20 @@ impl Doc {
         found
     }
 
+    /// A line of JSON text in its colours; a long one wraps below its own beginning.
+    pub fn json_line(&mut self, line: &str) -> &mut Self {
+        let line = Ink::line(line);
+        let hang = hang(line.as_str(), self.width);
+        for (begin, pieces) in json_rows(line.as_str(), self.width - hang) {
+            if self.cut {
+                break;
+            }
+            let lead = if begin == 0 { None } else { Some((blanks(hang), Role::Text)) };
+            self.line(lead.into_iter().chain(pieces).collect());
+        }
+        self
+    }
+
     /// A JSON value, indented and coloured by kind.
     pub fn json(&mut self, indent: u16, value: &Value) -> &mut Self {
         self.json_value(usize::from(indent), &DocJson::whole(value, &NO_NUMBERS));
@@ -300,31 +315,76 @@ fn to_ink(text: impl Drawable) -> Ink {
     ink
 }
 
+/// How far the rows of a line stand to the right of its own beginning once it wraps, in a width.
+pub fn hang(line: &str, width: u16) -> u16 {
+    let own = line.len() - line.trim_start_matches(' ').len();
+    u16::try_from(own + 2).unwrap_or(u16::MAX).min(width / 3)
+}
+
 fn blanks(n: u16) -> Ink {
     ink!("{:1$}", "", usize::from(n))
 }
 
 /// Parts of one line that fit `room` cells, broken at blanks where possible.
 pub fn wrap(text: &str, room: u16) -> impl Iterator<Item = &str> {
+    wrap_behind(text, room, None)
+}
+
+/// The same, also broken behind a sign.
+fn wrap_behind<'a>(
+    text: &'a str,
+    room: u16,
+    sign: Option<&'static str>,
+) -> impl Iterator<Item = &'a str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let text = rest?;
         let mut used = 0;
-        let mut blank = None;
+        let mut gap = None;
         for (at, grapheme) in text.grapheme_indices(true) {
             // A blank just past the edge still ends the line.
             if grapheme == " " && at > 0 {
-                blank = Some((at, at + 1));
+                gap = Some((at, at + 1));
             }
             used += grapheme.width();
+            if used <= usize::from(room) && sign == Some(grapheme) {
+                gap = Some((at + grapheme.len(), at + grapheme.len()));
+            }
             if used > usize::from(room) && at > 0 {
-                let (end, next) = blank.unwrap_or((at, at));
+                let (end, next) = gap.unwrap_or((at, at));
                 rest = Some(&text[next..]);
                 return Some(&text[..end]);
             }
         }
         rest = None;
         Some(text)
+    })
+}
+
+/// A line of JSON text in its colours, as rows of at most `room` cells, each with the byte of the
+/// line that it begins at.
+pub fn json_rows(line: &str, room: u16) -> impl Iterator<Item = (usize, DocLine)> {
+    let mut at = 0;
+    let parts = json_line(line).into_iter().map(move |(part, role)| {
+        at += part.len();
+        (at - part.len()..at, role)
+    });
+    let mut parts = parts.peekable();
+    wrap_behind(line, room, Some(",")).map(move |row| {
+        let begin = row.as_ptr() as usize - line.as_ptr() as usize;
+        let end = begin + row.len();
+        let mut pieces = DocLine::new();
+        while let Some((part, role)) = parts.peek() {
+            let seen = part.start.max(begin)..part.end.min(end);
+            if !seen.is_empty() {
+                pieces.push((Ink::line(&line[seen]), *role));
+            }
+            if part.end > end {
+                break;
+            }
+            parts.next();
+        }
+        (begin, pieces)
     })
 }
 
@@ -361,6 +421,25 @@ mod tests {
         let text = Doc::new(80).json(0, &value).to_text();
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
         assert!(text.starts_with("{\n  \"a\": [\n    1,\n"));
+    }
+
+    #[test]
+    fn a_long_line_of_json_wraps_below_its_beginning_with_the_colours_it_has() {
+        let line = r#"  {"name": "one two three", "list": [12345, true, null]}"#;
+        let mut doc = Doc::new(24);
+        doc.json_line(line);
+        let text = doc.to_text();
+        assert!(text.lines().count() > 2 && text.lines().all(|row| row.len() <= 24), "{text}");
+        assert!(text.lines().skip(1).all(|row| row.starts_with("    ")), "{text}");
+        let squeezed = |text: &str| text.replace([' ', '\n'], "");
+        assert_eq!(squeezed(&text), squeezed(line));
+        let role = |wanted: &str| {
+            let mut pieces = doc.lines().iter().flatten();
+            pieces.find(|(piece, _)| piece.as_str().contains(wanted)).map(|(_, role)| *role)
+        };
+        assert_eq!(role("\"list\""), Some(Role::JsonKey));
+        assert_eq!(role("three"), Some(Role::JsonString));
+        assert_eq!(role("12345"), Some(Role::JsonNumber));
     }
 
     proptest! {

@@ -5,11 +5,14 @@ use crate::keymap::KeyScope;
 use crate::model::{InputState, InputView, Model};
 use crate::pane::{Availability, Cx, Gesture, Out, Pane, RedRow, Ui, when};
 use crate::prelude::*;
-use crate::widget::{Doc, DocView, Pen, json_line};
+use crate::widget::doc::{hang, json_rows};
+use crate::widget::{Doc, DocView, Pen, width};
 use config::{ConfigChange, Diagnostic, EffectiveValue, FileScope, Severity, SourceFile};
 
 /// Fewest columns in which a problem is shown below its column.
 const MIN_PROBLEM_COLUMNS: u16 = 36;
+/// Columns of the number before a line of a file.
+const NUMBER_COLUMNS: u16 = 5;
 
 named! {
     /// What is shown.
@@ -224,22 +227,51 @@ fn file(model: &Model, doc: &mut Doc) -> Vec<(usize, Diagnostic)> {
             let here: Vec<_> = all
                 .iter()
                 .filter(|d| d.at.file == file.path && d.at.line as usize == number)
+                .copied()
                 .collect();
             let role = here.iter().map(|d| d.severity).max().map_or(Role::Faint, severity_role);
-            let mut parts = vec![(ink!("{:>4} ", number), role)];
-            parts.extend(json_line(line).into_iter().map(|(part, role)| (Ink::line(part), role)));
-            doc.line(parts);
-            for diagnostic in here {
-                problems.push((doc.len() - 1, (**diagnostic).clone()));
-                // Below its column, or at the margin where it would not fit.
-                let column = u16::try_from(diagnostic.at.column).unwrap_or(u16::MAX);
-                let below = column.saturating_add(4);
-                let fits = below.saturating_add(MIN_PROBLEM_COLUMNS) <= doc.width();
-                problem(diagnostic, if fits { below } else { 5 }, doc);
-            }
+            file_line((ink!("{:>4} ", number), role), line, &here, &mut problems, doc);
         }
     }
     problems
+}
+
+/// A line of a file in as many rows as it takes, each with the problems that begin in it below.
+fn file_line(
+    number: (Ink, Role),
+    line: &str,
+    found: &[&Diagnostic],
+    problems: &mut Vec<(usize, Diagnostic)>,
+    doc: &mut Doc,
+) {
+    let shown = Ink::line(line);
+    let hang = hang(shown.as_str(), doc.width().saturating_sub(NUMBER_COLUMNS));
+    let room = doc.width().saturating_sub(NUMBER_COLUMNS + hang).max(8);
+    // The byte of the shown line at which a problem begins.
+    let place = |found: &Diagnostic| {
+        let before: String = line.chars().take((found.at.column as usize).max(1) - 1).collect();
+        Ink::line(&before).as_str().len()
+    };
+    let mut number = Some(number);
+    let mut rows = json_rows(shown.as_str(), room).peekable();
+    while let Some((begin, pieces)) = rows.next() {
+        let under = if number.is_some() { NUMBER_COLUMNS } else { NUMBER_COLUMNS + hang };
+        let blank = || (ink!("{:1$}", "", usize::from(under)), Role::Text);
+        let lead = number.take().unwrap_or_else(blank);
+        doc.line(std::iter::once(lead).chain(pieces).collect());
+        if doc.is_cut() {
+            return;
+        }
+        let end = rows.peek().map_or(usize::MAX, |(next, _)| *next);
+        for found in found.iter().filter(|found| (begin..end).contains(&place(found))) {
+            problems.push((doc.len() - 1, (**found).clone()));
+            // Below its column, or at the margin where it would not fit.
+            let before = shown.as_str().get(begin..place(found)).unwrap_or_default();
+            let below = under.saturating_add(width(&Ink::line(before)));
+            let fits = below.saturating_add(MIN_PROBLEM_COLUMNS) <= doc.width();
+            problem(found, if fits { below } else { NUMBER_COLUMNS }, doc);
+        }
+    }
 }
 
 // Views of the configuration other than the file: sources, effective values, reloads. Pure: model
