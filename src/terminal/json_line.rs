@@ -45,7 +45,7 @@ fn word_end(text: &str) -> usize {
 }
 
 /// The byte after the string that `text` begins with; its end if it is not closed.
-fn string_end(text: &str) -> usize {
+pub fn string_end(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
         match c {

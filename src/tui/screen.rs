@@ -198,6 +198,12 @@ pub enum NoticeText {
     WithKeys(Cow<'static, str>),
 }
 
+/// Most text copied to the clipboard: it goes through the terminal, and few accept more.
+pub const MAX_CLIPBOARD_BYTES: usize = 1 << 20;
+
+/// Why a text is not copied.
+pub const TOO_LARGE: &str = "too large for the clipboard (1 MiB); {save} writes it to a file";
+
 /// What event handling requests.
 #[derive(Default)]
 pub struct Out {
@@ -291,8 +297,11 @@ impl Out {
         self.effect(Effect::Save { name: name.into(), content: content.into() });
     }
 
-    /// Copies text; the dashboard confirms it.
+    /// Copies text; the dashboard confirms it, or says that it is too large.
     pub fn copy(&mut self, text: String) {
+        if text.len() > MAX_CLIPBOARD_BYTES {
+            return self.refuse(TOO_LARGE);
+        }
         self.effect(Effect::Copy(text));
     }
 }

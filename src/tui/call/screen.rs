@@ -546,6 +546,7 @@ impl CallScreen {
             Action::Compare => self.runs.len() > 1 && answered(),
             Action::Search | Action::NextTab | Action::Save => answered(),
             Action::Copy => self.run().is_some_and(|run| !run.is_running()),
+            Action::Open => self.enters().is_some(),
             Action::OpenApp => self.subject.has_app && answered(),
             Action::NextProblem => self.form.blocking() > 0,
             Action::Json | Action::Editor | Action::AddItem => {
@@ -553,6 +554,12 @@ impl CallScreen {
             }
             _ => true,
         }
+    }
+
+    /// What Enter does in the shown result, where that is more than to fold.
+    fn enters(&self) -> Option<&'static str> {
+        let view = self.run().filter(|_| self.focus == CallFocus::Result)?.view()?;
+        view.enters()
     }
 
     /// Handles a click at a position of the `area` the screen is drawn in.
@@ -903,6 +910,7 @@ impl Screen for CallScreen {
         let keys = keys.into_iter().filter(|(.., action)| self.means(*action));
         let worded = |(key, word, action)| match action {
             Action::Switch if self.focus == CallFocus::Result => (key, "form"),
+            Action::Open => (key, self.enters().unwrap_or(word)),
             _ => (key, word),
         };
         KeyLine::new(keys.map(worded).collect(), keymap.help_label())

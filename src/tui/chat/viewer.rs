@@ -176,7 +176,11 @@ impl Screen for ChatCallScreen {
     fn key_line(&self, keymap: &Keymap) -> KeyLine {
         let labels = keymap.labels(&self.scopes()).into_iter();
         let labels = labels.filter(|(.., action)| Self::means(*action));
-        KeyLine::new(labels.map(|(key, word, _)| (key, word)).collect(), keymap.help_label())
+        let worded = labels.filter_map(|(key, word, action)| match action {
+            Action::Open => Some((key, self.view.enters()?)),
+            _ => Some((key, word)),
+        });
+        KeyLine::new(worded.collect(), keymap.help_label())
     }
 
     fn region_at(&self, area: Rect, _: Position) -> Rect {

@@ -222,7 +222,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(&[S::FormLine], "delete backspace", A::Unset, 0),
     bind(&[S::Result], "pagedown", A::PageDown, 0),
     word(&[S::Result], "tab", A::NextTab, "view"),
-    bind(&[S::Result], "enter", A::Open, 0),
+    word(&[S::Result], "enter", A::Open, "open"),
     word(&[S::Result], "y", A::Copy, "share"),
     word(&[S::Result], "w", A::Save, "write"),
     word(&[S::Result], "/", A::Search, "search"),

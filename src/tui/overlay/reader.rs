@@ -27,11 +27,14 @@ pub struct TextReader {
     is_of_server: bool,
     /// Writes a text that is kept up to date.
     live: Option<Box<WriteText>>,
+    /// Lays a long text out for a width.
+    fitted: Option<Box<FitText>>,
     /// What closing it does.
     closed: Option<Box<WhenClosed>>,
 }
 
 type WriteText = dyn Fn(Ui<'_>) -> Doc;
+type FitText = dyn Fn(u16) -> Doc;
 type WhenClosed = dyn Fn(&Model, &mut Out);
 
 impl TextReader {
@@ -48,6 +51,11 @@ impl TextReader {
     /// A text that is kept up to date.
     pub fn live(title: Ink, text: impl Fn(Ui<'_>) -> Doc + 'static) -> Self {
         Self { title, live: Some(Box::new(text)), ..Self::default() }
+    }
+
+    /// A text that is laid out again only when its width changes; `raw` is what is copied and saved.
+    pub fn fitted(title: Ink, raw: String, text: impl Fn(u16) -> Doc + 'static) -> Self {
+        Self { title, raw: Some(raw), fitted: Some(Box::new(text)), ..Self::default() }
     }
 
     /// A text about one server, whose keys stand below it too.
@@ -156,6 +164,14 @@ impl Screen for TextReader {
         let area = Rect { width: reader_width(ui.area), ..ui.area };
         if let Some(text) = &self.live {
             self.text.doc = text(Ui { area, ..ui });
+        }
+        // The scroll bar takes the last column.
+        let width = area.width.saturating_sub(1);
+        if let Some(text) = &self.fitted
+            && self.text.doc.width() != width
+        {
+            self.text.doc = text(width);
+            self.text.scroll(0, ui.area.height);
         }
     }
 

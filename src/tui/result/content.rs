@@ -6,7 +6,6 @@ use base64::Engine as _;
 use crate::prelude::*;
 use crate::result::image::Picture;
 use crate::result::rows::SharedText;
-use base::text::json::WrittenValue;
 use protocol::Payload;
 
 /// The blocks of a result.
@@ -208,15 +207,82 @@ pub(crate) fn pretty(value: &impl serde::Serialize, most: usize) -> (String, boo
 }
 
 /// Most text that is indented.
-const MAX_INDENTED_BYTES: usize = 1 << 20;
+pub(super) const MAX_INDENTED_BYTES: usize = 8 << 20;
 
-/// Text that is one JSON document, indented; `None` if it is not, or too large.
+/// Whether a text looks like a JSON document that is too large to be indented.
+pub(super) fn is_too_large(text: &str) -> bool {
+    text.len() > MAX_INDENTED_BYTES && text.trim_start().starts_with(['{', '['])
+}
+
+/// Text that is one JSON document, indented; `None` if it is not, or too large. It is checked and
+/// spaced out, never built as a value, so that megabytes take milliseconds.
 pub(super) fn indented(text: &str) -> Option<String> {
     let trimmed = text.trim();
     if trimmed.len() > MAX_INDENTED_BYTES || !trimmed.starts_with(['{', '[']) {
         return None;
     }
-    serde_json::to_string_pretty(&WrittenValue::parse(trimmed).ok()?).ok()
+    serde_json::from_str::<serde::de::IgnoredAny>(trimmed).ok()?;
+    Some(spaced_out(trimmed))
+}
+
+/// Valid JSON with a line for each member and item. Numbers and names stay as they are written;
+/// texts with escapes are written as serde_json does.
+fn spaced_out(json: &str) -> String {
+    const STEP: &str = "  ";
+    let mut out = String::with_capacity(json.len() + json.len() / 2);
+    let mut depth = 0;
+    let mut rest = json;
+    let new_line = |out: &mut String, depth: usize| {
+        out.push('\n');
+        (0..depth).for_each(|_| out.push_str(STEP));
+    };
+    while let Some(first) = rest.chars().next() {
+        let mut length = first.len_utf8();
+        match first {
+            '"' => {
+                length = terminal::json_line::string_end(rest);
+                out.push_str(&unescaped(&rest[..length]));
+            }
+            '{' | '[' => {
+                let inside = rest[1..].trim_start();
+                out.push(first);
+                if inside.starts_with(['}', ']']) {
+                    out.push_str(&inside[..1]);
+                    length = rest.len() - inside.len() + 1;
+                } else {
+                    depth += 1;
+                    new_line(&mut out, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                new_line(&mut out, depth);
+                out.push(first);
+            }
+            ',' => {
+                out.push(first);
+                new_line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            first if first.is_ascii_whitespace() => {}
+            _ => {
+                let end = |c: char| c.is_ascii_whitespace() || ",:]}".contains(c);
+                length = rest.find(end).unwrap_or(rest.len());
+                out.push_str(&rest[..length]);
+            }
+        }
+        rest = &rest[length..];
+    }
+    out
+}
+
+/// A JSON string without escapes that it does not need.
+fn unescaped(written: &str) -> std::borrow::Cow<'_, str> {
+    if !written.contains('\\') {
+        return written.into();
+    }
+    let text: Result<String, _> = serde_json::from_str(written);
+    text.map_or_else(|_| written.into(), |text| Value::String(text).to_string().into())
 }
 
 /// A file suffix for a media type: only letters and digits, whatever the server sent.

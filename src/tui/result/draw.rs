@@ -3,7 +3,9 @@
 use crate::filter::contains;
 use crate::form::draw::{Styles, put};
 use crate::prelude::*;
-use crate::result::content::{Block, BlockKind, indented, pretty};
+use crate::result::content::{
+    Block, BlockKind, MAX_INDENTED_BYTES, indented, is_too_large, pretty,
+};
 use crate::result::image::{Picture, PictureDone, PictureJob};
 use crate::result::markdown;
 use crate::result::rows::{SharedText, WrappedRows, find};
@@ -61,6 +63,17 @@ impl ResultView {
         if let Some(cut) = self.result.cut() {
             let text = format!("{}shown: {cut}; saving writes all", look.sign("⚠ ", "! "));
             pen.write(&SafeText::line(&text), look.warning);
+        }
+        let too_large = |block: &Block| match &block.kind {
+            BlockKind::Text(text) => is_too_large(text.as_str()),
+            BlockKind::Picture(..)
+            | BlockKind::Data { .. }
+            | BlockKind::Link { .. }
+            | BlockKind::Unknown { .. } => false,
+        };
+        if self.tab == ResultTab::Content && !self.plain && self.blocks.iter().any(too_large) {
+            let most = MAX_INDENTED_BYTES >> 20;
+            pen.write(&format!("JSON above {most} MiB is not indented"), look.faint);
         }
         // The promised structured content is missing, so there is no tab on which to report it.
         if let (None, Some(violation)) = (&self.structured, self.violations.first()) {
@@ -240,7 +253,7 @@ impl ResultView {
     fn lay(&self, index: usize) -> Laid {
         let (block, look) = (&self.blocks[index], &self.look);
         match &block.kind {
-            BlockKind::Text(text) => self.lay_text(text),
+            BlockKind::Text(text) => self.lay_text(index, text),
             BlockKind::Picture(..) if self.expanded.contains(&index) => self.lay_binary(index),
             BlockKind::Picture(picture, binary) => match look.graphics {
                 Graphics::Off(reason) => {
@@ -258,8 +271,14 @@ impl ResultView {
         }
     }
 
-    fn lay_text(&self, text: &SharedText) -> Laid {
+    fn lay_text(&self, index: usize, text: &SharedText) -> Laid {
         let raw = text.as_str();
+        // Another width changes only where its rows break.
+        if let Some(Laid::Rows { text, is_json: true, .. }) = self.laid.get(index)
+            && !self.plain
+        {
+            return self.lay_rows(text.clone(), true);
+        }
         if !self.plain && raw.len() <= markdown::MAX_MARKDOWN_BYTES && markdown::looks_like(raw) {
             return Laid::Lines(markdown::lines(raw, self.width, &self.look));
         }

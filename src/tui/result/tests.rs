@@ -507,3 +507,93 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn megabytes_of_json_on_one_line_are_indented_and_coloured_as_they_are_written() {
+    let item = r#"{"id": 12345678901234567890, "name": "a\u00e9\n", "a/b": [], "x": {}, "a/b": [1.50, null]}"#;
+    let items = vec![item; 30_000].join(", ");
+    let text = format!("[{items}]");
+    assert!(text.len() > 2 << 20);
+    let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
+    let shown = screen(&mut view, 60, 16);
+    let first: Vec<&str> = shown.lines().skip(1).take(12).map(str::trim_end).collect();
+    let wanted = [
+        "[",
+        "  {",
+        "    \"id\": 12345678901234567890,",
+        "    \"name\": \"a\u{e9}\\n\",",
+        "    \"a/b\": [],",
+        "    \"x\": {},",
+        "    \"a/b\": [",
+        "      1.50,",
+        "      null",
+        "    ]",
+        "  },",
+        "  {",
+    ];
+    assert_eq!(first, wanted, "{shown}");
+    let area = Rect::new(0, 0, 60, 16);
+    let mut look = Styles::default();
+    look.json_key = Style::new().fg(Color::Cyan);
+    view.prepare(area, &look);
+    let mut buf = Buffer::empty(area);
+    view.render(&look, area, &mut buf);
+    assert_eq!(buf[(5, 3)].fg, Color::Cyan, "the name of a member");
+    // At another width nothing is lost, and at the end there is the end.
+    applied(&mut view, Action::Bottom);
+    assert!(screen(&mut view, 44, 16).trim_end().ends_with(']'));
+}
+
+#[test]
+fn json_that_is_too_large_to_be_indented_says_so() {
+    let text = format!("[{}]", vec!["123456789"; 900_000].join(","));
+    let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
+    let shown = screen(&mut view, 60, 6);
+    assert!(shown.contains("JSON above 8 MiB is not indented"), "{shown}");
+    assert!(shown.contains("[123456789,"), "{shown}");
+}
+
+proptest! {
+    #[test]
+    fn indenting_changes_nothing_but_the_space_between(value in any_json(4)) {
+        for text in [value.to_string(), serde_json::to_string_pretty(&value).expect("writes")] {
+            if let Some(shown) = super::content::indented(&text) {
+                let wanted = serde_json::to_string_pretty(&value).expect("writes");
+                prop_assert_eq!(shown, wanted);
+            }
+        }
+    }
+}
+
+fn any_json(depth: u32) -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "\\PC{0,8}|[\"\\\\,:{}\\[\\] \n]{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(depth, 32, 5, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::btree_map("[a-z\" :]{0,5}", inner, 0..5)
+                .prop_map(|map| map.into_iter().collect::<serde_json::Map<_, _>>().into()),
+        ]
+    })
+}
+
+#[test]
+fn enter_on_a_text_that_its_row_cannot_show_opens_the_whole_of_it() {
+    let long = "word ".repeat(400);
+    let structured = json!({"short": "x", "long": long, "lines": "one\ntwo",
+        "json": r#"{"a":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26]}"#});
+    let mut view = view(json!({"structuredContent": structured}));
+    screen(&mut view, 60, 12);
+    let opens = |view: &mut ResultView| applied(view, Action::Open).screen.is_some();
+    applied(&mut view, Action::Down);
+    assert!(view.enters().is_none() && !opens(&mut view), "a short text is there already");
+    for name in ["long", "lines", "json"] {
+        applied(&mut view, Action::Down);
+        assert_eq!(view.enters(), Some("whole text"), "{name}");
+        assert!(opens(&mut view), "{name}");
+    }
+}

@@ -8,6 +8,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::call::run::Difference;
 use crate::form::draw::Styles;
 use crate::intent::Intent;
+use crate::overlay::TextReader;
 use crate::pane::{Availability, Out, when};
 use crate::prelude::*;
 use crate::result::compare::{CompareLayout, Comparison};
@@ -15,7 +16,8 @@ use crate::result::content::{self, Block, BlockKind, Blocks, blocks, pretty};
 use crate::result::draw::Laid;
 use crate::result::rows::SharedText;
 use crate::result::tree::Tree;
-use crate::widget::in_sight;
+use crate::screen::{MAX_CLIPBOARD_BYTES, TOO_LARGE};
+use crate::widget::{Doc, in_sight};
 use base::text::json::WrittenNumbers;
 use config::ContentLimits;
 use config::error::Violation;
@@ -352,6 +354,21 @@ impl ResultView {
         };
     }
 
+    /// A text of the result to read: JSON indented and in its colours, any other as it is.
+    fn whole_text(&self, place: &str) -> TextReader {
+        let text = SharedText::new(&self.result, place);
+        let raw = text.as_str().to_owned();
+        let lay = move |width| {
+            let mut doc = Doc::new(width);
+            match content::indented(text.as_str()) {
+                Some(json) => json.lines().for_each(|line| _ = doc.json_line(line)),
+                None => drop(doc.text(0, &SafeText::block(text.as_str()), Role::Text)),
+            }
+            doc
+        };
+        TextReader::fitted(Ink::line(place), raw, lay)
+    }
+
     fn toggle_hex(&mut self) {
         if self.availability(Action::Hex).is_err() {
             return;
@@ -374,7 +391,35 @@ impl ResultView {
         self.scroll = above.min(last);
     }
 
+    /// What Enter does at the cursor, where that is more than to fold.
+    pub fn enters(&self) -> Option<&'static str> {
+        if self.tab != ResultTab::Content {
+            return self.cut_text().map(|_| "whole text");
+        }
+        match self.blocks.get(self.block)?.kind {
+            BlockKind::Link { .. } => Some("read"),
+            BlockKind::Data { .. } => Some("write"),
+            BlockKind::Text(_) | BlockKind::Picture(..) | BlockKind::Unknown { .. } => None,
+        }
+    }
+
+    /// The JSON pointer of the text under the cursor of a tree, if its row cannot show all of it.
+    fn cut_text(&self) -> Option<String> {
+        let (tree, value) = self.tree()?;
+        let text = tree.current(value).as_str()?;
+        let place = self.place()?;
+        let key = place.rsplit('/').next().unwrap_or_default();
+        // The row: two blanks a level, the sign of a fold, the key and its colon, the quotes.
+        let lead = 2 * tree.pointer(value).matches('/').count() + 2 + key.width() + 4;
+        let room = usize::from(self.width).saturating_sub(lead);
+        let fits = text.len() <= 4 * room && text.width() <= room && !text.contains('\n');
+        (!fits).then_some(place)
+    }
+
     fn enter(&mut self, out: &mut Out) {
+        if let Some(place) = self.cut_text() {
+            return out.open(self.whole_text(&place));
+        }
         if self.tab != ResultTab::Content {
             self.with_tree(|tree, value| tree.fold(value, Action::Open));
             return;
@@ -444,7 +489,7 @@ impl ResultView {
             return self.copy_value(&place, out);
         }
         match self.blocks.get(self.block).map(|b| (&b.kind, &b.pointer)) {
-            Some((BlockKind::Text(text), _)) => copy_text(text.as_str(), out),
+            Some((BlockKind::Text(text), _)) => out.copy(text.as_str().to_owned()),
             Some((BlockKind::Link { uri, .. }, _)) => out.copy(uri.clone()),
             Some((_, pointer)) => self.copy_value(pointer, out),
             None => self.copy_whole(out),
@@ -455,7 +500,7 @@ impl ResultView {
     /// large.
     fn copy_value(&self, place: &str, out: &mut Out) {
         if let Some(text) = self.result.pointer(place).and_then(Value::as_str) {
-            return copy_text(text, out);
+            return out.copy(text.to_owned());
         }
         match pretty(&self.result.part(place), MAX_CLIPBOARD_BYTES) {
             (_, true) => out.refuse(TOO_LARGE),
@@ -582,21 +627,8 @@ const SIDEWAYS_STEP_CHARS: usize = 8;
 /// Characters shown before a match in its line.
 const MAX_LEAD_CHARS: usize = 16;
 
-/// Most text copied to the clipboard: it goes through the terminal, and few accept more.
-const MAX_CLIPBOARD_BYTES: usize = 1 << 20;
-
 /// JSON pointer of the structured content of a result.
 const STRUCTURED: &str = "/structuredContent";
-
-fn copy_text(text: &str, out: &mut Out) {
-    if text.len() > MAX_CLIPBOARD_BYTES {
-        out.refuse(TOO_LARGE);
-    } else {
-        out.copy(text.to_owned());
-    }
-}
-
-const TOO_LARGE: &str = "too large for the clipboard (1 MiB); {save} writes it to a file";
 
 /// Most text that is parsed to compare it with the structured content.
 const MAX_COMPARED_BYTES: usize = 256 << 10;
