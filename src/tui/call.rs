@@ -16,6 +16,6 @@ pub const BENCH_WIDTH: u16 = 140;
 /// The same for the region of a pane.
 pub const ROOM_FOR_ALL: u16 = 120;
 
-pub use run::{CallRun, RunState, WhyCall};
+pub use run::{CallAsk, CallRun, RunState, WhyCall};
 pub use screen::CallScreen;
 pub use subject::{CallSubject, SubjectKind};

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use crate::call::{CallScreen, CallSubject, SubjectKind};
+use crate::call::{CallAsk, CallScreen, CallSubject, SubjectKind};
 use crate::effect::Effect;
 use crate::message::{CallPurpose, CallToken, FormToken, ViewToken};
-use crate::model::{Model, kind_word};
+use crate::model::{Model, Todo};
 use crate::pane::{Out, Redraw};
 use crate::pick::{CallPick, Choice, Pick};
 use crate::prelude::*;
@@ -192,11 +192,13 @@ impl Calls {
             let view = views.iter().find(|view| view.id == *id);
             let screen = self.screens.get_mut(token.screen);
             if let (Some(view), Some(screen), CallPurpose::Run(run)) = (view, screen, token.what) {
-                let asked = || {
-                    let pending = request_of_call(*id, &model.view)?;
-                    Some(SafeText::line(kind_word(&pending.kind).as_str()))
-                };
-                screen.follow(run, view, view.is_waiting.then(asked).flatten(), model.now);
+                let asks = requests_of_call(*id, &model.view).into_iter().map(|pending| {
+                    let (what, says) = Todo::Request(pending.id).words(model);
+                    let line = |ink: &Ink| SafeText::line(ink.as_str());
+                    CallAsk { id: pending.id, what: line(&what), says: line(&says) }
+                });
+                let asks = if view.is_waiting { asks.collect() } else { Vec::new() };
+                screen.follow(run, view, asks, model.now);
             }
         }
     }
@@ -283,7 +285,7 @@ impl Calls {
     /// The request that the shown call of a screen waits for: one sent during it, or else one that
     /// may have been.
     pub(super) fn waits_for(&self, screen: usize, view: &HostView) -> Option<ApprovalId> {
-        Some(request_of_call(self.running(screen)?, view)?.id)
+        Some(requests_of_call(self.running(screen)?, view).first()?.id)
     }
 
     /// The id of the running call that a screen shows.
@@ -344,11 +346,15 @@ impl Calls {
     }
 }
 
-/// The open request that was sent during a call, or else one that may have been.
-pub(super) fn request_of_call(call: CallId, view: &HostView) -> Option<&ApprovalRequest> {
-    let mut sent = view.pending.values().filter(|request| request.call == Some(call));
-    let mut maybe = view.pending.values().filter(|request| request.candidates.contains(&call));
-    sent.next().or_else(|| maybe.next()).map(|request| &**request)
+/// The open requests that were sent during a call, or else the first that may have been.
+fn requests_of_call(call: CallId, view: &HostView) -> Vec<&ApprovalRequest> {
+    let pending = || view.pending.values().map(|request| &**request);
+    let sent: Vec<_> = pending().filter(|request| request.call == Some(call)).collect();
+    if sent.is_empty() {
+        pending().find(|request| request.candidates.contains(&call)).into_iter().collect()
+    } else {
+        sent
+    }
 }
 
 /// What a request on the wire calls, with its arguments; a method that has no form of its own is a

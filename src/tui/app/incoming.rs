@@ -306,12 +306,17 @@ impl App {
         if Arc::ptr_eq(&view, &self.model.view) {
             return;
         }
-        let fresh = view.pending.keys().any(|id| !self.model.view.pending.contains_key(id));
+        let fresh = view.pending.keys().filter(|id| !self.model.view.pending.contains_key(*id));
+        let fresh = fresh.count();
         // Requests in a recording cannot be answered.
-        if fresh && self.model.playback.is_none() {
+        if fresh > 0 && self.model.playback.is_none() {
             if let Some(request) = view.pending.values().next_back() {
                 let (who, asks) = who_asks(request);
-                let mut text = ink!("{} {}   ", who, asks);
+                let mut text = ink!("{} {}", who, asks);
+                if fresh > 1 {
+                    text.push(ink!(" and {} more", fresh - 1));
+                }
+                text.push("   ");
                 // An open answer screen takes the keys, so name its own binding.
                 text.push(if self.screens.open_request().is_some() {
                     self.look.keymap.spelled(&[KeyScope::Answer], "{next-request} shows the next")

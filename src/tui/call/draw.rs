@@ -235,7 +235,11 @@ impl CallScreen {
             pen.write(&format!(" {} {word} {elapsed}", look.sign("◐", "~")), look.accent);
             if run.waiting.1.is_some() {
                 let key = keymap.spelled(&[KeyScope::Global], "{answer} answers");
-                let text = format!("  waiting for you {}  {key}", Dur(waiting));
+                let waits = match run.asks.len() {
+                    0 | 1 => "waiting for you".to_owned(),
+                    several => format!("{several} requests wait for you"),
+                };
+                let text = format!("  {waits} {}  {key}", Dur(waiting));
                 pen.write(&text, look.warning);
             } else if waiting > Duration::from_millis(100) {
                 pen.write(&format!("  + {} waiting for you", Dur(waiting)), look.muted);
@@ -245,7 +249,9 @@ impl CallScreen {
             }
             draw_progress(look, run, pen.skip(2));
             let hint = keymap.spelled(&[KeyScope::Call], "  {cancel-call} cancels");
-            pen.write(hint.as_str(), look.faint);
+            if crate::widget::width(&hint) <= pen.room() {
+                pen.write(hint.as_str(), look.faint);
+            }
         } else {
             let Some(ending) = run.ending() else { return };
             let (sign, style) = if ending.good {
@@ -325,13 +331,16 @@ fn draw_event(look: &Styles, run: &CallRun, event: &CallEvent, area: Rect, buf: 
         CallEventKind::Progress => ("progress", look.accent, look.foreign),
         CallEventKind::Log => ("log", look.muted, look.foreign),
         CallEventKind::Asked => ("asks you", look.warning, look.text),
-        CallEventKind::Resumed => ("answered", look.ok, look.muted),
+        CallEventKind::Replied | CallEventKind::Resumed => ("answered", look.ok, look.muted),
     };
     let at = format!("+{}", Dur(event.at.since(run.began)));
     let mut pen = Pen::new(buf, area);
     pen.cut(&at, 9, look.faint);
     pen.column(10).cut(word, 9, style);
     pen.column(20).write(&event.text, text);
+    if !event.says.is_empty() {
+        pen.write("  ", look.muted).write(&event.says, look.foreign);
+    }
 }
 
 // The time axis of a call: when it was sent, its progress and logs, when it waited for the user and
@@ -367,7 +376,7 @@ fn draw_axis(look: &Styles, run: &CallRun, now: Timestamp, area: Rect, buf: &mut
         let (sign, style) = match event.kind {
             CallEventKind::Progress => (look.sign("●", "o"), look.accent),
             CallEventKind::Log => (look.sign("·", "."), look.foreign),
-            CallEventKind::Asked | CallEventKind::Resumed => continue,
+            CallEventKind::Asked | CallEventKind::Replied | CallEventKind::Resumed => continue,
         };
         draw(cell(event.at), sign, 1, style);
     }

@@ -1,7 +1,7 @@
 //! External updates of a call screen: progress, logs, results, changed definitions, finished
 //! checks; and the draft of its form. No I/O.
 
-use super::run::{CallEventKind, CallRun, Difference};
+use super::run::{CallAsk, CallEventKind, CallRun, Difference};
 use super::screen::{CallFocus, CallScreen};
 use super::subject::{CallSubject, SubjectKind};
 use crate::effect::Effect;
@@ -49,10 +49,10 @@ impl CallScreen {
         }
     }
 
-    /// Updates a running call from the engine's view; `asked` says what the user is asked for.
-    pub fn follow(&mut self, run: u64, call: &CallView, asked: Option<SafeText>, now: Timestamp) {
+    /// Updates a running call from the engine's view; `asks` are the requests it waits with.
+    pub fn follow(&mut self, run: u64, call: &CallView, asks: Vec<CallAsk>, now: Timestamp) {
         if let Some(run) = self.run_of(run) {
-            run.follow(call, asked, now);
+            run.follow(call, asks, now);
         }
     }
 

@@ -7,7 +7,7 @@ use base::text::json::WrittenValue;
 use config::ContentLimits;
 use config::error::{Error, ErrorCode, Violation};
 use host::{AnswerSource, CallOutcome, CallView};
-use protocol::{Payload, Progress};
+use protocol::{ApprovalId, Payload, Progress};
 
 /// Maximum number of events kept per call.
 const MAX_CALL_EVENTS: usize = 200;
@@ -29,6 +29,8 @@ pub struct CallRun {
     pub progress: Option<Progress>,
     /// Time spent waiting for the user, and since when more is added while it is waiting.
     pub waiting: (Duration, Option<Timestamp>),
+    /// What it waits for the user with.
+    pub asks: Vec<CallAsk>,
     /// What happened while it ran, oldest first.
     pub events: Vec<CallEvent>,
     /// When it ended.
@@ -42,6 +44,16 @@ pub struct CallRun {
     pub state: RunState,
 }
 
+/// A request of the server that a call waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallAsk {
+    pub id: ApprovalId,
+    /// What it asks for, in a word or two.
+    pub what: SafeText,
+    /// Its own words.
+    pub says: SafeText,
+}
+
 /// Something that happened while a call ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallEvent {
@@ -51,6 +63,8 @@ pub struct CallEvent {
     pub kind: CallEventKind,
     /// What it said.
     pub text: SafeText,
+    /// Of a request, the words of the server.
+    pub says: SafeText,
 }
 
 /// The kind of a [`CallEvent`].
@@ -62,6 +76,8 @@ pub enum CallEventKind {
     Log,
     /// The server asked the user something; the clock of the call stands still.
     Asked,
+    /// The user answered one of several requests.
+    Replied,
     /// The user answered, and the call goes on.
     Resumed,
 }
@@ -71,7 +87,7 @@ impl CallEventKind {
     const fn is_passing(self) -> bool {
         match self {
             Self::Progress | Self::Log => true,
-            Self::Asked | Self::Resumed => false,
+            Self::Asked | Self::Replied | Self::Resumed => false,
         }
     }
 }
@@ -153,6 +169,7 @@ impl CallRun {
             began,
             progress: None,
             waiting: (Duration::ZERO, None),
+            asks: Vec::new(),
             events: Vec::new(),
             ended: None,
             cancelled: false,
@@ -174,18 +191,29 @@ impl CallRun {
         (now.since(self.began).saturating_sub(waiting), waiting)
     }
 
-    /// Updates the call from the engine's view at `now`. While it waits for the user, `asked` says
-    /// for what.
-    pub fn follow(&mut self, call: &CallView, asked: Option<SafeText>, now: Timestamp) {
-        match (self.waiting.1.is_some(), call.is_waiting) {
-            (false, true) => {
-                let asked = asked.unwrap_or_else(|| SafeText::line("a request"));
-                self.add_event(CallEventKind::Asked, asked, now);
+    /// Updates the call from the engine's view at `now`. While it waits for the user, `asks` are the
+    /// requests it waits with.
+    pub fn follow(&mut self, call: &CallView, asks: Vec<CallAsk>, now: Timestamp) {
+        let is_in = |all: &[CallAsk], one: &CallAsk| all.iter().any(|other| other.id == one.id);
+        let waited = self.waiting.1.is_some();
+        let before = std::mem::replace(&mut self.asks, asks.clone());
+        let left = before.iter().filter(|one| is_in(&asks, one)).count();
+        if waited && !call.is_waiting {
+            self.add_event(CallEventKind::Resumed, SafeText::line("it goes on"), now);
+        } else if left < before.len() {
+            let verb = if left == 1 { "waits" } else { "wait" };
+            let more =
+                if left == 0 { "it goes on".to_owned() } else { format!("{left} more {verb}") };
+            self.add_event(CallEventKind::Replied, SafeText::line(&more), now);
+        }
+        for ask in asks.iter().filter(|one| !is_in(&before, one)) {
+            self.add_event(CallEventKind::Asked, ask.what.clone(), now);
+            if let Some(event) = self.events.last_mut() {
+                event.says = ask.says.clone();
             }
-            (true, false) => {
-                self.add_event(CallEventKind::Resumed, SafeText::line("it goes on"), now);
-            }
-            _ => {}
+        }
+        if call.is_waiting && !waited && asks.is_empty() {
+            self.add_event(CallEventKind::Asked, SafeText::line("a request"), now);
         }
         self.waiting = (call.waiting, call.is_waiting.then_some(now));
         if call.progress.is_some() {
@@ -207,21 +235,31 @@ impl CallRun {
             let oldest = self.events.iter().position(passing).unwrap_or(0);
             self.events.remove(oldest);
         }
-        self.events.push(CallEvent { at, kind, text });
+        self.events.push(CallEvent { at, kind, text, says: SafeText::default() });
     }
 
     /// The times during which it waited for the user, and for what.
-    pub fn waits(&self, end: Timestamp) -> Vec<(Timestamp, Timestamp, &SafeText)> {
-        let mut waits: Vec<(Timestamp, Timestamp, &SafeText)> = Vec::new();
+    pub fn waits(&self, end: Timestamp) -> Vec<(Timestamp, Timestamp, SafeText)> {
+        let mut waits: Vec<(Timestamp, Timestamp, SafeText)> = Vec::new();
+        let mut asked = 0;
         for event in &self.events {
-            match event.kind {
-                CallEventKind::Asked => waits.push((event.at, end, &event.text)),
-                CallEventKind::Resumed => {
-                    if let Some(last) = waits.last_mut() {
+            match (event.kind, waits.last_mut()) {
+                // Several at once are one wait.
+                (CallEventKind::Asked, Some(last)) if asked > 0 => {
+                    asked += 1;
+                    last.2 = SafeText::line(&count(asked, "request").to_string());
+                }
+                (CallEventKind::Asked, _) => {
+                    asked = 1;
+                    waits.push((event.at, end, event.text.clone()));
+                }
+                (CallEventKind::Resumed, last) => {
+                    asked = 0;
+                    if let Some(last) = last {
                         last.1 = event.at;
                     }
                 }
-                CallEventKind::Progress | CallEventKind::Log => {}
+                (CallEventKind::Progress | CallEventKind::Log | CallEventKind::Replied, _) => {}
             }
         }
         waits
@@ -238,6 +276,7 @@ impl CallRun {
             Ok(outcome) => self.began.plus(outcome.duration + outcome.waiting),
             Err(_) => now.max(self.began),
         });
+        self.asks.clear();
         if self.waiting.1.take().is_some() {
             self.add_event(CallEventKind::Resumed, SafeText::line("it goes on"), now);
         }

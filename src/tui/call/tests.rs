@@ -9,6 +9,7 @@ use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
 use super::export::{Export, ExportOrigin, Start, WrittenCall};
+use super::run::CallAsk;
 use super::screen::CallScreen;
 use super::subject::{CallSubject, SubjectKind};
 use super::template::{expand, variables};
@@ -26,7 +27,7 @@ use base::{ServerName, Timestamp};
 use config::error::{Error, ErrorCode};
 use deck::{History, HistoryRecord};
 use host::{CallOutcome, Validation};
-use protocol::{CallId, Progress};
+use protocol::{ApprovalId, CallId, Progress};
 use terminal::look::Styles;
 
 fn subject(kind: SubjectKind, wire: &str, schema: Value) -> CallSubject {
@@ -538,19 +539,60 @@ fn a_call_shows_what_happens_while_it_runs_and_where_its_time_went() {
         is_waiting: true,
         progress: None,
     };
-    screen.follow(1, &view, Some(SafeText::line("sampling")), Timestamp(2_000_000));
+    screen.follow(1, &view, vec![ask(1, "sampling")], Timestamp(2_000_000));
     let running = drawn(&mut screen, 100, 24);
     for part in ["1 of 2 · half way", "found it", "asks you", "sent ├", "sampling: you", "▶"] {
         assert!(running.contains(part), "{part}: {running}");
     }
     (view.is_waiting, view.waiting) = (false, Duration::from_secs(3));
-    screen.follow(1, &view, None, Timestamp(5_000_000));
+    screen.follow(1, &view, Vec::new(), Timestamp(5_000_000));
     let waits = screen.runs[0].waits(Timestamp(9_000_000));
     assert_eq!(waits.len(), 1);
     assert_eq!((waits[0].0, waits[0].1), (Timestamp(2_000_000), Timestamp(5_000_000)));
     intents_of(|out| screen.ended(1, Ok(outcome(json!({"content": []}), false)), out));
     let ended = drawn(&mut screen, 100, 24);
     assert!(ended.contains("sent ├") && ended.contains('┤'), "{ended}");
+}
+
+fn ask(id: u64, what: &str) -> CallAsk {
+    let says = SafeText::line(&format!("question {id}?"));
+    CallAsk { id: ApprovalId(id), what: SafeText::line(what), says }
+}
+
+#[test]
+fn a_call_that_waits_with_several_requests_names_each_and_says_how_many_are_left() {
+    let mut screen = screen(sum());
+    press(&mut screen, "2<f8>");
+    let view = host::CallView {
+        id: CallId(1),
+        server: ServerName::new("memory"),
+        method: "tools/call".into(),
+        target: SafeText::line("add"),
+        started: Timestamp(0),
+        waiting: Duration::ZERO,
+        is_waiting: true,
+        progress: None,
+    };
+    let all = [ask(1, "elicitation"), ask(2, "sampling"), ask(3, "roots")];
+    screen.follow(1, &view, all.to_vec(), Timestamp(2_000_000));
+    let shown = drawn(&mut screen, 100, 24);
+    for part in [
+        "3 requests wait for you",
+        "elicitation",
+        "sampling",
+        "roots  question 3?",
+        "3 requests: you",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    screen.follow(1, &view, all[1..].to_vec(), Timestamp(3_000_000));
+    let shown = drawn(&mut screen, 100, 24);
+    assert!(shown.contains("2 more wait") && shown.contains("2 requests wait for you"), "{shown}");
+    screen.follow(1, &view, all[2..].to_vec(), Timestamp(4_000_000));
+    let shown = drawn(&mut screen, 100, 24);
+    assert!(shown.contains("1 more waits") && shown.contains("  waiting for you"), "{shown}");
+    let waits = screen.runs[0].waits(Timestamp(9_000_000));
+    assert_eq!(waits.len(), 1, "one time of waiting, not three on top of each other");
 }
 
 #[test]
