@@ -29,6 +29,16 @@ pub fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
     }
 }
 
+/// Whether a key breaks the line of a text where Enter alone does something else. Many terminals send
+/// Enter as it is, whatever is held down with it; `ctrl-j` comes from all of them.
+pub fn breaks_line(key: KeyEvent) -> bool {
+    match key.code {
+        KeyCode::Enter => key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT),
+        KeyCode::Char('j') => key.modifiers == KeyModifiers::CONTROL,
+        _ => false,
+    }
+}
+
 /// Whether a chord of alt with this character edits text or moves the cursor in it.
 pub fn edits_with_alt(c: char) -> bool {
     "bdfhnpvz<>[]".contains(c)

@@ -97,6 +97,8 @@ actions! {
     StartStop = "start-stop", "start/stop", "Start or stop the server" => Server(ServerAction::StartStop);
     Refresh = "refresh", "refresh", "Fetch the server's lists again" => Server(ServerAction::Refresh);
     ResultKeys = "result-keys", "more", "More about the result: the next key says what" => Here;
+    FormKeys = "form-keys", "more", "More about the field: the next key says what" => Here;
+    AnswerKeys = "answer-keys", "more", "More about the request: the next key says what" => Here;
     ServerKeys = "server-keys", "more", "More about the server: the next key says what" => App(AppAction::ServerKeys);
     Ping = "ping", "ping", "Ping the server" => Server(ServerAction::Ping);
     Request = "request", "request", "Send any JSON-RPC request to the server" => App(AppAction::Request);

@@ -12,7 +12,7 @@ mod viewer;
 
 use std::fmt::Write as _;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::KeyEvent;
 use ratatui_textarea::TextArea;
 
 use crate::chat::call::{ChatCall, ChatOutcome};
@@ -29,6 +29,7 @@ use crate::screen::{Help, Screen, is_for_all};
 use crate::widget::{KeyLine, TextInput};
 use host::{HostView, ServerView};
 use protocol::ApprovalId;
+use terminal::text_input::breaks_line;
 
 type ChatLine = Vec<MarkdownSpan>;
 
@@ -436,7 +437,7 @@ impl ChatScreen {
             }
             return;
         }
-        if is_newline(key) {
+        if breaks_line(key) {
             self.input.insert_newline();
         } else {
             edit(&mut self.input, key);
@@ -466,12 +467,6 @@ impl ChatScreen {
         }
         out
     }
-}
-
-/// Whether a key inserts a line break in the message; enter alone sends it.
-fn is_newline(key: KeyEvent) -> bool {
-    let modified = key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT);
-    key.code == KeyCode::Enter && modified
 }
 
 /// The note on how a turn ended and what it cost.
@@ -552,7 +547,7 @@ impl Screen for ChatScreen {
 
     fn key(&mut self, key: KeyEvent, bound: Option<Action>, _: Ui<'_>, _: &mut Out) -> bool {
         // An unbound shift-enter falls back to the binding of enter, so check for it first.
-        let types = bound.is_none() || is_newline(key) && self.search.is_none();
+        let types = bound.is_none() || breaks_line(key) && self.search.is_none();
         if types {
             self.type_key(key);
         }

@@ -12,7 +12,7 @@ use crate::form::FormState;
 use crate::form::draw::{form, put};
 use crate::keymap::{KeyScope, Keymap};
 use crate::message::Message;
-use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::pane::{Availability, Cx, Gesture, Out, Ui};
 use crate::prelude::*;
 use crate::screen::{Help, Screen, is_for_all};
 use crate::widget::KeyLine;
@@ -153,12 +153,20 @@ impl Screen for FormScreen {
                 (KeyScope::Entry, "editing"),
                 (KeyScope::Form, "in the form"),
                 (KeyScope::FormLine, "on lines that take no text"),
+                (KeyScope::FormKeys, "after the key for more"),
             ],
         ))
     }
 
     fn lets_through(&self, action: Action) -> bool {
         is_for_all(action) || action == Action::Answer
+    }
+
+    fn availability(&self, action: Action) -> Availability {
+        match action {
+            Action::AddHistory => Err("this is no call"),
+            action => self.form.availability(action),
+        }
     }
 
     fn key(&mut self, key: KeyEvent, bound: Option<Action>, ui: Ui<'_>, _out: &mut Out) -> bool {

@@ -81,12 +81,16 @@ named! {
         Result = "result",
         /// After the key that begins what is rarely done with a result.
         ResultKeys = "result-keys",
+        /// After the key that begins what is rarely done with a field.
+        FormKeys = "form-keys",
         /// The answering screen.
         Answer = "answer",
         /// The answering screen over a completion.
         AnswerSampling = "answer-sampling",
         /// The answering screen over an elicitation.
         AnswerElicitation = "answer-elicitation",
+        /// After the key that begins what is rarely done with a request.
+        AnswerKeys = "answer-keys",
         /// The answering screen while nothing is typed.
         AnswerReading = "answer-reading",
         /// The form of a server's entry, or of the roots shared with it.
@@ -115,6 +119,7 @@ impl KeyScope {
             Self::Call
             | Self::Form
             | Self::FormLine
+            | Self::FormKeys
             | Self::Result
             | Self::ResultKeys
             | Self::Entry
@@ -127,10 +132,12 @@ impl KeyScope {
 }
 
 /// The actions that wait for another key, each with the scope of that key.
-pub const MENUS: [(Action, KeyScope); 3] = [
+pub const MENUS: [(Action, KeyScope); 5] = [
     (Action::EditKeys, KeyScope::EditKeys),
     (Action::ServerKeys, KeyScope::ServerKeys),
     (Action::ResultKeys, KeyScope::ResultKeys),
+    (Action::FormKeys, KeyScope::FormKeys),
+    (Action::AnswerKeys, KeyScope::AnswerKeys),
 ];
 
 /// One row of the table.
@@ -524,8 +531,12 @@ mod tests {
             A::Unset | A::DropEntry => A::Unset,
             other => other,
         };
-        // A question takes every key, so its yes and no may reuse keys.
-        let modal = |scope: &KeyScope| matches!(scope, KeyScope::Confirm | KeyScope::Consent);
+        // A question takes every key, so its yes and no may reuse keys; and so does a list of keys
+        // that is read before one of them is pressed.
+        let modal = |scope: &KeyScope| {
+            use KeyScope as S;
+            matches!(scope, S::Confirm | S::Consent | S::FormKeys | S::AnswerKeys)
+        };
         let rows = BINDINGS.iter().filter(|row| !row.scopes.iter().all(modal));
         let mut meanings: BTreeMap<&str, Vec<Action>> = BTreeMap::new();
         for row in rows {
@@ -540,6 +551,31 @@ mod tests {
             actions.dedup();
             let ends = actions.iter().any(|action| DESTRUCTIVE.contains(action));
             assert!(!ends || actions.len() == 1, "{key}: {actions:?}");
+        }
+    }
+
+    /// Terminals of macOS and some of other systems type a letter instead of sending alt with it.
+    #[test]
+    fn everything_that_has_a_chord_of_alt_has_a_key_that_every_terminal_sends() {
+        let keymap = Keymap::builtin();
+        let is_alt = |chord: &Chord| chord.modifiers.contains(KeyModifiers::ALT);
+        for row in BINDINGS {
+            let chords = || row.keys.split(' ').map(|key| key.parse::<Chord>().unwrap());
+            if !chords().any(|chord| is_alt(&chord)) || chords().any(|chord| !is_alt(&chord)) {
+                continue;
+            }
+            for scope in row.scopes {
+                let opens: Vec<Action> = keymap
+                    .rows(&[*scope, KeyScope::Answer, KeyScope::Form])
+                    .into_iter()
+                    .filter(|other| other.chords.iter().any(|chord| !is_alt(chord)))
+                    .map(|other| other.action)
+                    .collect();
+                let behind = MENUS.into_iter().filter(|(menu, _)| opens.contains(menu));
+                let mut behind = behind.flat_map(|(_, menu)| keymap.rows(&[menu]));
+                let action = row.action;
+                assert!(behind.any(|other| other.action == action), "{action:?} in {scope:?}");
+            }
         }
     }
 

@@ -307,7 +307,7 @@ pub(super) fn next_keys(app: &App, opens: Action) -> Option<NextKeys> {
         disabled: availability(app, row.action).err().map(|reason| app.spelled(reason)),
     });
     let title = match app.target_server() {
-        Some(server) if scope != KeyScope::ResultKeys => {
+        Some(server) if matches!(scope, KeyScope::EditKeys | KeyScope::ServerKeys) => {
             ink!("{}: {}", opens.label(), Model::quoted(&server))
         }
         _ => ink!("{}", opens.label()),

@@ -12,7 +12,7 @@ use crate::form::{FormState, JsonView};
 use crate::keymap::{KeyScope, Keymap};
 use crate::message::FormToken;
 use crate::model::Todo;
-use crate::pane::{Cx, Gesture, Out, Ui};
+use crate::pane::{Availability, Cx, Gesture, Out, Ui, when};
 use crate::panel::Panel;
 use crate::prelude::*;
 use crate::screen::{Help, Screen};
@@ -424,8 +424,10 @@ const HELP: Help = (
         (KeyScope::AnswerSampling, "a completion"),
         (KeyScope::AnswerElicitation, "an elicitation"),
         (KeyScope::AnswerReading, "while nothing is typed"),
+        (KeyScope::AnswerKeys, "after the key for more"),
         (KeyScope::Form, "in the form"),
         (KeyScope::FormLine, "on lines that take no text"),
+        (KeyScope::FormKeys, "after the key for more, in the form"),
     ],
 );
 
@@ -449,6 +451,31 @@ impl Screen for AnswerScreen {
 
     fn takes_letters(&self) -> bool {
         self.is_typing()
+    }
+
+    fn availability(&self, action: Action) -> Availability {
+        let reading = match &self.says {
+            Says::Sampling(reading) => Some(reading),
+            Says::Elicitation(_) | Says::Other => None,
+        };
+        let completes = when(reading.is_some(), "the request is not for a completion");
+        match action {
+            _ if self.stage != AnsweringStage::Open => Ok(()),
+            Action::CancelRequest => {
+                let is_elicitation = matches!(self.says, Says::Elicitation(_));
+                when(is_elicitation, "only an elicitation can be cancelled")
+            }
+            Action::AddHistory => Err("an answer is no call"),
+            Action::EditRequest => completes,
+            Action::UseTool => {
+                completes.and(when(!self.tools().is_empty(), "the request offers no tools"))
+            }
+            Action::SaveMedia => {
+                let has_media = reading.is_some_and(|reading| reading.has_media);
+                completes.and(when(has_media, "the request has no images and no audio"))
+            }
+            action => self.open_form().map_or(Ok(()), |form| form.availability(action)),
+        }
     }
 
     fn key(&mut self, key: KeyEvent, bound: Option<Action>, ui: Ui<'_>, _out: &mut Out) -> bool {

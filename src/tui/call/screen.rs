@@ -549,9 +549,10 @@ impl CallScreen {
             Action::Open => self.enters().is_some(),
             Action::OpenApp => self.subject.has_app && answered(),
             Action::NextProblem => self.form.blocking() > 0,
-            Action::Json | Action::Editor | Action::AddItem => {
+            Action::Json | Action::Editor | Action::FormKeys => {
                 self.subject.has_arguments(&self.form.document)
             }
+            Action::AddItem => self.form.takes_items(),
             _ => true,
         }
     }
@@ -797,8 +798,9 @@ const HELP: Help = (
         (KeyScope::Call, "calling"),
         (KeyScope::Form, "in the form"),
         (KeyScope::FormLine, "on lines that take no text"),
+        (KeyScope::FormKeys, "after the key for more, in the form"),
         (KeyScope::Result, "in the result"),
-        (KeyScope::ResultKeys, "after the key for more"),
+        (KeyScope::ResultKeys, "after the key for more, in the result"),
     ],
 );
 
@@ -837,6 +839,7 @@ impl Screen for CallScreen {
             (_, Some(run)) if in_result => {
                 run.view().map_or(Ok(()), |view| view.availability(action))
             }
+            _ if !in_result => self.form.availability(action),
             _ => Ok(()),
         }
     }

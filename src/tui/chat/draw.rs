@@ -228,7 +228,7 @@ impl ChatScreen {
             return input.render(line, buf, style);
         }
         if self.input.is_empty() && self.entries.is_empty() {
-            let says = "Write a message. alt-enter begins a line, @FILE adds a file.";
+            let says = "Write a message. ctrl-j begins a line, @FILE adds a file.";
             put(buf, typed.x + 1, typed.y, typed.width.saturating_sub(1), says, look.faint);
         }
         let mut input = self.input.clone();

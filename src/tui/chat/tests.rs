@@ -2,6 +2,8 @@
 
 use serde_json::json;
 
+use crossterm::event::KeyCode;
+
 use super::*;
 use crate::intent::Intent;
 

@@ -5,6 +5,7 @@ use jiff::Span;
 use jiff::civil::{Date, DateTime, Time};
 use serde_json::Map;
 
+use crate::context::{Availability, when};
 use crate::form::check::Weight;
 use crate::form::editor::{Edits, LineEditor, area};
 use crate::form::row::{Field, FieldKind, FormRow, RowKind, picks};
@@ -323,6 +324,37 @@ impl FormState {
             _ => return false,
         }
         true
+    }
+
+    /// Whether anything in it takes items or entries.
+    pub fn takes_items(&self) -> bool {
+        let opens = |field: &Field| {
+            matches!(field.kind, FieldKind::Array { open: true } | FieldKind::Object { open: true })
+        };
+        self.rows.iter().any(|row| {
+            matches!(row.kind, RowKind::AddItem | RowKind::AddKey) || row.field().is_some_and(opens)
+        })
+    }
+
+    /// Whether an action has an effect on the line under the cursor, or why not.
+    pub fn availability(&self, action: Action) -> Availability {
+        let row = self.current();
+        let field = row.and_then(FormRow::field);
+        match action {
+            Action::AsJson | Action::SetNull => when(field.is_some(), "there is no field here"),
+            Action::SetEmpty => {
+                let empty = field.and_then(|field| empty(&field.merged));
+                when(empty.is_some(), "only a text, a list or an object can be empty")
+            }
+            Action::DuplicateItem | Action::MoveUp | Action::MoveDown => {
+                when(self.item_here().is_some(), "this is no item of a list")
+            }
+            Action::Rename => when(
+                row.is_some_and(|row| row.removable),
+                "only an entry that was added has a name",
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn next_problem(&mut self) -> bool {

@@ -17,6 +17,7 @@ use crate::keymap::KeyScope;
 use crate::prelude::*;
 use base::pointer;
 use base::text::json::{WrittenValue, weigh};
+use terminal::text_input::breaks_line;
 
 /// Texts of at most this many lines are shown without paging.
 const PAGE_LINES: usize = 8;
@@ -208,14 +209,14 @@ impl FormState {
         let many = matches!(editor.edits, Edits::Lines | Edits::Json);
         let lines = editor.area.lines();
         let row = editor.area.cursor().0;
-        let newline = key.code == KeyCode::Enter
-            && (whole
-                || key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT)
-                || editor.edits == Edits::Json
-                    && serde_json::from_str::<Value>(&lines.join("\n")).is_err()
-                    && !lines.concat().trim().is_empty());
+        let newline = breaks_line(key)
+            || key.code == KeyCode::Enter
+                && (whole
+                    || editor.edits == Edits::Json
+                        && serde_json::from_str::<Value>(&lines.join("\n")).is_err()
+                        && !lines.concat().trim().is_empty());
         match key.code {
-            KeyCode::Enter if many && newline => editor.area.insert_newline(),
+            _ if many && newline => editor.area.insert_newline(),
             KeyCode::Enter | KeyCode::Tab | KeyCode::BackTab | KeyCode::Esc => return false,
             // Paging applies only to long texts; elsewhere these keys leave the line.
             KeyCode::PageUp | KeyCode::PageDown if !whole && lines.len() <= PAGE_LINES => {
