@@ -26,6 +26,7 @@ const ALWAYS_SHOWN: u8 = 90;
 const MOUSE: &[(&str, &str)] = &[
     ("click", "Select a row; press a key of the last line"),
     ("second click", "Open it"),
+    ("click a title", "Sort by that column, and then the other way round"),
     ("wheel", "Scroll what is under the pointer"),
     ("drag", "Select text; it is copied when the button is released"),
     ("shift-drag", "The terminal's own selection, in most terminals"),

@@ -148,6 +148,14 @@ impl Sort {
         self.changed = true;
     }
 
+    /// The title of a column was clicked: sorts by it, the second time the other way round.
+    fn by_title(&mut self, title: Option<By>) {
+        if let Some(by) = title {
+            self.reversed = self.by == by && !self.reversed;
+            (self.by, self.changed) = (by, true);
+        }
+    }
+
     fn apply(self, rows: &mut [Arc<CatalogEntry>]) {
         match self.by {
             By::Listed => {}
@@ -213,6 +221,24 @@ impl CatalogColumns {
         let note = if signature > 0 { signature + room } else { 0 };
         let name = if note > 0 { name } else { name + room };
         Self { name, note, server, marks, number }
+    }
+
+    /// What the title at a cell of the line of titles stands for.
+    fn title_at(&self, x: u16) -> Option<By> {
+        // Cursor and mark of a change come before the name.
+        let mut end = 3 + self.name + 1 + self.after_note();
+        if x < end {
+            return Some(By::Name);
+        }
+        for (cells, by) in [(self.server, By::Server), (self.marks, By::Marks)] {
+            if cells > 0 {
+                end += cells + 1;
+            }
+            if cells > 0 && x < end {
+                return Some(by);
+            }
+        }
+        (self.number > 0).then_some(By::Number)
     }
 
     /// Cells of the note with the blank after it.
@@ -290,6 +316,30 @@ impl CatalogPane {
     pub fn selected(&self) -> Option<(&ServerName, ListKind, &str)> {
         let entry = self.browser.selected()?;
         Some((&entry.server, entry.list, &entry.wire))
+    }
+
+    /// The columns of a list drawn in this region, for the rows in sight.
+    fn columns(&self, model: &Model, list: Rect) -> CatalogColumns {
+        let many = model.scope.is_none() && self.built_from.len() > 1;
+        let window = self.browser.list.window(self.browser.rows.len(), usize::from(list.height));
+        let rows = &self.browser.rows[window];
+        let longest = |of: fn(&CatalogEntry) -> Ink, most: u16| {
+            rows.iter().map(|e| width(&of(e))).max().unwrap_or(0).min(most)
+        };
+        let wanted = CatalogColumns {
+            name: name_columns(rows).max(MIN_NAME_COLUMNS),
+            server: if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 },
+            note: longest(|e| e.note.clone(), 60),
+            marks: longest(|e| e.marks.clone(), 15),
+            number: longest(|e| e.number.clone(), 10).max(self.kind.number.len() as u16),
+        };
+        CatalogColumns::fit(list.width, &wanted)
+    }
+
+    /// Number of servers that have an entry here.
+    fn offering(&self) -> usize {
+        // The entries of one server follow each other.
+        self.all.chunk_by(|one, other| one.server == other.server).count()
     }
 
     /// Leaves the detail room for a form with its result, once something was called; until then, the
@@ -404,6 +454,11 @@ impl Pane for CatalogPane {
     }
 
     fn mouse(&mut self, gesture: Gesture, ui: Ui<'_>, out: &mut Out) {
+        let (titles, at) = (self.browser.regions(ui.area).columns, gesture.position());
+        if titles.contains(at) && !matches!(gesture, Gesture::Scroll { .. }) {
+            let columns = self.columns(ui.model, self.browser.regions(ui.area).list);
+            return self.sort.by_title(columns.title_at(at.x - titles.x));
+        }
         let read = self.read();
         let open = self.browser.mouse(gesture, ui.area);
         self.turn_from(read, ui, out);
@@ -429,29 +484,11 @@ impl Pane for CatalogPane {
         let summary = if self.all.is_empty() {
             ink!("{}", count(0usize, noun))
         } else {
-            ink!("{} of {}", count(self.all.len(), noun), count(servers, "server"))
+            ink!("{} of {}", count(self.all.len(), noun), count(self.offering(), "server"))
         };
         self.browser.render_frame(cx, &summary, self.all.len(), area, buf);
         let regions = self.browser.regions(area);
-        let many = cx.model.scope.is_none() && servers > 1;
-        let longest = |of: fn(&CatalogEntry) -> Ink, most: u16| {
-            let window =
-                self.browser.list.window(self.browser.rows.len(), usize::from(regions.list.height));
-            self.browser.rows[window].iter().map(|e| width(&of(e))).max().unwrap_or(0).min(most)
-        };
-        let window =
-            self.browser.list.window(self.browser.rows.len(), usize::from(regions.list.height));
-        let names = name_columns(&self.browser.rows[window]);
-        let columns = CatalogColumns::fit(
-            regions.list.width,
-            &CatalogColumns {
-                name: names.max(MIN_NAME_COLUMNS),
-                server: if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 },
-                note: longest(|e| e.note.clone(), 60),
-                marks: longest(|e| e.marks.clone(), 15),
-                number: longest(|e| e.number.clone(), 10).max(number.len() as u16),
-            },
-        );
+        let columns = self.columns(cx.model, regions.list);
         let server_width = columns.server;
         let mut pen = Pen::new(buf, regions.columns);
         let heading = cx.style(Role::Faint);

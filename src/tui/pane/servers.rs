@@ -41,6 +41,8 @@ pub struct ServersPane {
     alone: bool,
 }
 
+/// Cells before the rows, for the cursor.
+const TITLE_MARGIN_COLUMNS: u16 = 2;
 /// Width from which rows and detail are side by side.
 const MIN_SPLIT_COLUMNS: u16 = 139;
 /// Height from which a detail is shown below the rows.
@@ -103,6 +105,15 @@ impl ServersPane {
     /// Whether the titles cover the first of the rows, at this place of the screen.
     fn has_titles_above(&self, y: u16, rows: Rect) -> bool {
         y == rows.y && self.text.top > 0 && !self.rows.is_empty()
+    }
+
+    /// The column whose title is at a place of the screen.
+    fn title_under(&self, at: Position, rows: Rect) -> Option<table::ServerOrder> {
+        if at.y != rows.y || self.rows.is_empty() {
+            return None;
+        }
+        let x = at.x.checked_sub(rows.x + TITLE_MARGIN_COLUMNS)?;
+        table::title_at(self.text.doc.lines().first()?, x)
     }
 
     /// Scrolls the focused part.
@@ -248,6 +259,11 @@ impl Pane for ServersPane {
             Gesture::Click(_) | Gesture::DoubleClick(_) if in_detail => self.part = part,
             Gesture::Click(_) | Gesture::DoubleClick(_) => {
                 self.leave_detail(ui.model, out);
+                if let Some(order) = self.title_under(at, regions.rows) {
+                    self.reversed = self.order == order && !self.reversed;
+                    self.order = order;
+                    return;
+                }
                 let line = self.text.top + usize::from(at.y.saturating_sub(regions.rows.y));
                 let line = if self.has_titles_above(at.y, regions.rows) { 0 } else { line };
                 if let Some(n) = self.rows.iter().position(|row| row.contains(&line)) {
@@ -277,7 +293,7 @@ impl Pane for ServersPane {
         if let Some(detail) = detail {
             self.detail.render(cx, detail, buf);
         }
-        let margin = 2.min(rows.width);
+        let margin = TITLE_MARGIN_COLUMNS.min(rows.width);
         let inner = Rect { x: rows.x + margin, width: rows.width.saturating_sub(3), ..rows };
         self.text.doc.render(cx, self.text.top, inner, buf);
         if self.has_titles_above(rows.y, rows) {

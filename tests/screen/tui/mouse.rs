@@ -364,3 +364,52 @@ fn a_file_that_changes_again_while_its_change_is_asked_about_is_asked_about_anew
     let shown = draw(&mut app, 120, 40);
     assert!(shown.contains("billing"), "{shown}");
 }
+
+/// The names of the rows below the titles, from the top.
+fn listed(app: &mut App, titles: &str, names: &[&str]) -> Vec<String> {
+    let screen = draw(app, 120, 40);
+    let below = screen.lines().skip_while(|line| !line.contains(titles)).skip(1);
+    let rows = below.filter_map(|line| {
+        let list = line.split('│').next().unwrap_or_default();
+        let first = list.split_whitespace().find(|word| names.contains(word))?;
+        Some(first.to_owned())
+    });
+    rows.take(names.len()).collect()
+}
+
+#[test]
+fn a_click_on_the_title_of_a_column_sorts_by_it_and_another_one_the_other_way_round() {
+    let mut app = app("typical");
+    let names: Vec<String> =
+        app.model.view.servers.keys().map(|name| name.as_str().to_owned()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut wanted = names.clone();
+    wanted.sort_unstable();
+    press(&mut app, KeyCode::Char('1'), NONE);
+    click(&mut app, "name ");
+    assert_eq!(listed(&mut app, "last 24 s", &names), wanted);
+    click(&mut app, "name ");
+    wanted.reverse();
+    assert_eq!(listed(&mut app, "last 24 s", &names), wanted);
+    click(&mut app, "tools  ");
+    assert!(draw(&mut app, 120, 40).contains("↓tools"));
+
+    press(&mut app, KeyCode::Char('2'), NONE);
+    let screen = draw(&mut app, 120, 40);
+    let tools = app.model.view.servers.values().flat_map(|server| server.capabilities.tools.iter());
+    let tools: Vec<String> = tools.map(|tool| tool.name.to_string()).collect();
+    let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
+    let mut wanted = tools.clone();
+    wanted.sort_unstable();
+    let (column, row) = place(&screen, "name  ");
+    for reversed in [false, true] {
+        mouse(&mut app, MouseEventKind::Down(MouseButton::Left), column, row);
+        let mut wanted = wanted.clone();
+        if reversed {
+            wanted.reverse();
+        }
+        assert_eq!(listed(&mut app, "server", &tools), wanted);
+    }
+    click(&mut app, "server   ");
+    assert!(draw(&mut app, 120, 40).contains("↑server"), "{}", draw(&mut app, 120, 40));
+}

@@ -177,6 +177,18 @@ pub(super) fn draw(
     rows
 }
 
+/// The column whose title stands at this cell of the line of titles.
+pub(super) fn title_at(titles: &DocLine, x: u16) -> Option<ServerOrder> {
+    let mut end = 0;
+    let (title, _) = titles.iter().find(|(title, _)| {
+        end += width(title);
+        x < end
+    })?;
+    // The sign of the order stands before the word.
+    let word = title.as_str().trim();
+    ServerOrder::ALL.into_iter().find(|order| word.ends_with(order.name()))
+}
+
 /// Sign, name and state of a server.
 fn head(server: &ServerView, model: &Model, glyphs: &Glyphs, name_width: usize) -> DocLine {
     let role = state_role(server.state);
