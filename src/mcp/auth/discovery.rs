@@ -22,7 +22,7 @@ use super::metadata::{OWN_ISSUER, bare, tidied};
 use super::proof::ProofKey;
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{StoredClient, TokenStore};
-use crate::transport::moved::{Moved, without_slash};
+use crate::transport::moved::{Moved, RedirectReach, without_slash};
 use base::{SafeText, Secret, ServerName};
 use config::OAuthConfig;
 use protocol::{LEGACY_VERSION, MODERN_VERSION, initialize_params, request_meta};
@@ -268,7 +268,8 @@ impl Site {
             let response =
                 self.send_to_server(post, message.to_string().into_bytes()).await.ok()?;
             let (status, headers) = (response.status(), response.headers());
-            let moved = Moved::from_response(&Method::POST, &url, status, headers, true);
+            let reach = RedirectReach::ENDPOINT;
+            let moved = Moved::from_response(&Method::POST, &url, status, headers, reach);
             let Moved::To(next) = moved else {
                 let status = Some(response.status().as_u16());
                 let challenge = challenge_of(response.headers());

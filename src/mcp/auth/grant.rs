@@ -27,7 +27,7 @@ use super::report::AuthReporter;
 use super::step::{AuthFailure, AuthStep, StepKind};
 use super::token::{ClientAuth, StoredClient, StoredToken, is_sendable};
 use crate::transport::coding::decoded;
-use crate::transport::moved::Moved;
+use crate::transport::moved::{Moved, RedirectReach};
 use crate::transport::remote;
 use base::secret::MASK;
 use base::{SafeText, Secret};
@@ -632,7 +632,7 @@ impl TokenClient {
 fn moved(request: &http::Request<Vec<u8>>, response: &reqwest::Response) -> Option<http::Uri> {
     let at = Url::parse(&request.uri().to_string()).ok()?;
     let (status, headers) = (response.status(), response.headers());
-    match Moved::from_response(request.method(), &at, status, headers, true) {
+    match Moved::from_response(request.method(), &at, status, headers, RedirectReach::ENDPOINT) {
         Moved::To(next) => next.as_str().parse().ok(),
         Moved::Not | Moved::Refused(_) => None,
     }

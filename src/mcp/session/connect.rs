@@ -124,7 +124,7 @@ async fn streams(
     socket: bool,
 ) -> Result<Arc<PipeTransport>, ConnectError> {
     let remote = RemoteServer::new(server, tap, false).map_err(|error| unusable(&error, tap))?;
-    let remote = remote.keeping_cookies();
+    let remote = remote.for_session();
     let opened = if socket {
         websocket::open(remote, &server.config.url).await
     } else {

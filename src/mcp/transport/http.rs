@@ -101,7 +101,7 @@ impl Http {
     /// # Errors
     /// When a header is invalid, or TLS cannot be set up.
     pub fn open(tap: &Arc<Tap>, server: &HttpEndpoint) -> Result<Arc<Self>, SendError> {
-        let remote = RemoteServer::new(server, tap, true)?.keeping_cookies();
+        let remote = RemoteServer::new(server, tap, true)?.for_session();
         let (queue, queued) = mpsc::channel(Self::POST_CAPACITY);
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             remote,

@@ -27,7 +27,7 @@ use url::Url;
 
 use super::coding::decoded;
 use super::cookies::SessionCookies;
-use super::moved::{MAX_REDIRECTS, Moved, is_permanent};
+use super::moved::{MAX_REDIRECTS, Moved, RedirectReach, is_permanent};
 use super::proxy::{no_proxy_hint, proxy_flaw, proxy_of};
 use super::refusal::{reason_in, status_words};
 use crate::auth::{AuthFailure, Authorizer, NotSent};
@@ -84,6 +84,7 @@ pub(crate) struct RemoteServer {
     url: Url,
     /// Whether the entry sends more than messages.
     has_secrets: bool,
+    /// Those of a session; `None` where what is sent are no messages of one.
     cookies: Option<Arc<SessionCookies>>,
     /// The last redirect.
     moved: Arc<Mutex<Option<KnownMove>>>,
@@ -130,10 +131,10 @@ impl RemoteServer {
         })
     }
 
-    /// Keeps the cookies that the server sets, and sends them back to it, as a session needs behind a
-    /// load balancer.
+    /// The same for the messages of a session: cookies that the server sets are kept and sent back to
+    /// it, as a load balancer needs, and a message follows its endpoint to another last slash.
     #[must_use]
-    pub(crate) fn keeping_cookies(mut self) -> Self {
+    pub(crate) fn for_session(mut self) -> Self {
         self.cookies = Some(Arc::default());
         self
     }
@@ -208,9 +209,12 @@ impl RemoteServer {
             let response =
                 self.sent_once(RequestBuilder::from_parts(client.clone(), request)).await?;
             let is_token = self.auth.as_ref().is_some_and(|auth| auth.holds_token());
-            let stays = !self.answers || self.has_secrets || is_token;
+            let reach = RedirectReach {
+                stays: !self.answers || self.has_secrets || is_token,
+                is_endpoint: self.cookies.is_some(),
+            };
             let (status, headers) = (response.status(), response.headers());
-            let next = match Moved::from_response(&method, &at, status, headers, stays) {
+            let next = match Moved::from_response(&method, &at, status, headers, reach) {
                 Moved::To(next) => next,
                 Moved::Refused(why) if self.answers => return Err(NotSent::Elsewhere(why)),
                 Moved::Not | Moved::Refused(_) => return Ok(response),
