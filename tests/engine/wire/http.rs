@@ -465,6 +465,17 @@ async fn a_message_is_read_whatever_its_content_type_is_and_a_page_is_not() {
 }
 
 #[tokio::test]
+async fn an_error_that_says_nothing_is_told_to_say_nothing() {
+    let (result, _) = one_call(|request| {
+        let error = json!({"code": -1, "message": " "});
+        Reply::json(&json!({"jsonrpc": "2.0", "id": request["id"], "error": error}).to_string())
+    })
+    .await;
+    let said = result.unwrap_err().message.clone();
+    assert_eq!(said, "the server answered with error -1, and does not say why");
+}
+
+#[tokio::test]
 async fn an_error_status_with_a_json_rpc_error_gives_that_error() {
     let (result, _) = one_call(|request| {
         let error = json!({"code": -32001, "message": "not today", "data": {"k": 1}});

@@ -35,6 +35,19 @@ async fn the_scopes_of_the_challenge_are_asked_for_and_no_more() {
 }
 
 #[tokio::test]
+async fn that_nobody_is_named_to_sign_in_with_is_said_as_such() {
+    let rig = Rig::new().await;
+    rig.mock.world().is_unpublished = true;
+    let auth = rig.authorizer(&rig.nobody());
+    let error = auth.sign_in(&rig.person, Vec::new()).await.unwrap_err().to_string();
+    for said in ["no usable authorization server is named", "/register: HTTP 404", "`headers`"] {
+        assert!(error.contains(said), "{said}: {error}");
+    }
+    assert!(!error.contains("clientId"), "{error}");
+    assert_eq!(rig.person.times_asked(), 0);
+}
+
+#[tokio::test]
 async fn a_last_slash_does_not_make_another_resource() {
     for path in [None, Some("/prm/x")] {
         let rig = Rig::new().await;

@@ -73,6 +73,8 @@ pub struct World {
     /// where that is empty, the connection just ends.
     pub unanswered: usize,
     pub instead: &'static str,
+    /// No document says where to sign in, and nobody registers.
+    pub is_unpublished: bool,
 }
 
 /// A proof of possession as it arrived.
@@ -246,6 +248,7 @@ impl World {
             return refused;
         }
         match path {
+            path if self.is_unpublished && path != "/mcp" => http("404 Not Found", &[], ""),
             "/idp/token" => {
                 let asked = form(body);
                 if asked["subject_token"] != "id-token" || asked["audience"] != self.base {
@@ -297,29 +300,7 @@ impl World {
             "/authorize" if !self.clients.contains(&form(query)["client_id"]) => {
                 http("400 Bad Request", &[], "I do not know this client.")
             }
-            "/authorize" => {
-                let asked = form(query);
-                if asked.get("prompt").is_some_and(|prompt| prompt == "none") {
-                    // Nobody sees a page.
-                    let last = self.seen.pop().unwrap_or_default();
-                    self.seen.push(last.replace("GET /authorize", "GET /authorize/none"));
-                }
-                let mut back = url::Url::parse(&asked["redirect_uri"]).unwrap();
-                back.query_pairs_mut().append_pair("state", &asked["state"]);
-                let iss = self.iss.clone().unwrap_or_else(|| json!(self.base));
-                if let Some(iss) = iss.as_str() {
-                    back.query_pairs_mut().append_pair("iss", iss);
-                }
-                let is_ours = |iss: &str| iss.trim_end_matches('/') == self.base;
-                let evil = iss.as_str().is_some_and(|iss| !is_ours(iss));
-                let (key, value) = match self.page_error {
-                    _ if evil => ("error", "pay_evil_example_now"),
-                    Some(error) => ("error", error),
-                    None => ("code", "good-code"),
-                };
-                back.query_pairs_mut().append_pair(key, value);
-                http("302 Found", &[("location", back.as_str())], "")
-            }
+            "/authorize" => self.page(&form(query)),
             "/token" if self.unanswered > 0 => {
                 self.unanswered -= 1;
                 match self.instead {
@@ -335,6 +316,30 @@ impl World {
             "/revoke" => http("200 OK", &[], ""),
             _ => http("404 Not Found", &[], ""),
         }
+    }
+
+    /// What the sign-in page sends the browser to.
+    fn page(&mut self, asked: &HashMap<String, String>) -> String {
+        if asked.get("prompt").is_some_and(|prompt| prompt == "none") {
+            // Nobody sees a page.
+            let last = self.seen.pop().unwrap_or_default();
+            self.seen.push(last.replace("GET /authorize", "GET /authorize/none"));
+        }
+        let mut back = url::Url::parse(&asked["redirect_uri"]).unwrap();
+        back.query_pairs_mut().append_pair("state", &asked["state"]);
+        let iss = self.iss.clone().unwrap_or_else(|| json!(self.base));
+        if let Some(iss) = iss.as_str() {
+            back.query_pairs_mut().append_pair("iss", iss);
+        }
+        let is_ours = |iss: &str| iss.trim_end_matches('/') == self.base;
+        let evil = iss.as_str().is_some_and(|iss| !is_ours(iss));
+        let (key, value) = match self.page_error {
+            _ if evil => ("error", "pay_evil_example_now"),
+            Some(error) => ("error", error),
+            None => ("code", "good-code"),
+        };
+        back.query_pairs_mut().append_pair(key, value);
+        http("302 Found", &[("location", back.as_str())], "")
     }
 
     fn register(&mut self, body: &str) -> String {
