@@ -15,7 +15,7 @@ use crate::screen::{Frame, Screen};
 use crate::widget::{Doc, Pen, TextInput};
 use deck::{UrlReading, read_url};
 use host::ApprovalRequest;
-use mcp::scopes_in_words;
+use mcp::{StepKind, scopes_in_words};
 use protocol::Answer;
 
 /// An open sign-in request.
@@ -27,6 +27,8 @@ pub struct SignInDialog {
     /// The address the browser ended at, as it is pasted.
     pasted: TextInput,
     is_qr: bool,
+    /// What came to the redirect address and is not the answer.
+    stray: Option<SafeText>,
 }
 
 /// Rows below the text: what was done, the pasted address, keys.
@@ -42,6 +44,7 @@ impl SignInDialog {
             request,
             pasted: TextInput::of_secret(),
             is_qr: false,
+            stray: None,
         }
     }
 
@@ -70,6 +73,10 @@ impl SignInDialog {
         doc.gap();
         let UrlReading { before, host, after, .. } = &self.url;
         doc.text(0, &ink!("{}{}{}", before, host, after), Role::Foreign);
+        if let Some(stray) = &self.stray {
+            doc.gap();
+            doc.text(0, &Ink::from(stray), Role::Warning);
+        }
         doc
     }
 }
@@ -118,6 +125,10 @@ impl Screen for SignInDialog {
     }
 
     fn follow(&mut self, model: &Model) -> bool {
+        let server = model.server(&self.request.server);
+        let last = server.and_then(|server| server.auth_steps.last());
+        let stray = last.filter(|step| step.kind == StepKind::Redirect);
+        self.stray = stray.and_then(|step| step.refused.clone());
         model.view.pending.contains_key(&self.request.id)
     }
 

@@ -133,6 +133,24 @@ fn a_server_that_asks_for_a_sign_in_is_answered_from_its_page() {
     assert!(after.contains("https://auth.example/authorize?x=1"), "{after}");
 }
 
+#[test]
+fn a_sign_in_that_waits_says_what_came_instead_of_its_answer() {
+    let mut driver = Driver::new();
+    let params = json!({"message": "sign in to go on", "issuer": "https://auth.example",
+        "scopes": ["read"], "url": "https://auth.example/authorize?x=1",
+        "redirectUri": "http://127.0.0.1:1/back"});
+    driver.ask_as("github", RequestKind::SignIn, params, true);
+    let said = "an answer was not used: its address holds no `state`; still waiting";
+    let step = json!({"kind": "redirect", "url": "http://127.0.0.1:1/back", "status": 400,
+        "took": {"secs": 0, "nanos": 0}, "refused": said});
+    let step = serde_json::from_value(step).expect("a step");
+    down(&mut driver, |server| server.auth_steps.push(step));
+    applies(&mut driver, " sign in ");
+    driver.shown();
+    let after = screen(&mut driver);
+    assert!(after.contains(said), "{after}");
+}
+
 /// A dashboard over a file whose server may not start yet; `approved` is whether it was read.
 fn held_back(text: &Value, approved: bool) -> Driver {
     let env = Environment { cwd: "/srv".into(), ..Environment::default() };
