@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::cases::{EvalReport, ModelScore, eval_notes};
-use crate::coverage::CoverageReport;
+use crate::coverage::{CoverageReport, CoveredPart};
 use crate::fuzz::FuzzReport;
 use crate::outcome::{
     BenchReport, StepReport, StepVerdict, SuiteReport, calls_text, figures, fuzz_figures,
@@ -206,20 +206,27 @@ fn coverage_part(page: &mut String, coverage: &CoverageReport) {
         let missed = missed.filter(|_| tool.calls > 0).collect::<Vec<_>>().join(", ");
         let numbers = [tool.calls.to_string(), tool.errors.to_string()];
         let row = std::iter::once(tool.tool.clone()).chain(numbers);
-        row.chain(parts.map(|part| part.text())).chain([missed]).collect()
+        row.chain(parts.map(CoveredPart::text)).chain([missed]).collect()
     });
     let names = ["tool", "calls", "errors", "parameters", "values", "branches", "not reached"];
     table(page, &names, rows);
 }
 
 fn table(page: &mut String, names: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let head: String = names.iter().map(|name| format!("<th>{name}</th>")).collect();
-    let _ = writeln!(page, "<div class=\"wide\"><table><tr>{head}</tr>");
+    page.push_str("<div class=\"wide\"><table>");
+    table_row(page, "th", names.iter().copied());
     for row in rows {
-        let cells: String = row.iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
-        let _ = writeln!(page, "<tr>{cells}</tr>");
+        table_row(page, "td", row.iter().map(String::as_str));
     }
     page.push_str("</table></div>\n");
+}
+
+fn table_row<'a>(page: &mut String, tag: &str, cells: impl Iterator<Item = &'a str>) {
+    page.push_str("<tr>");
+    for cell in cells {
+        let _ = write!(page, "<{tag}>{}</{tag}>", escaped(cell));
+    }
+    page.push_str("</tr>\n");
 }
 
 /// A text as HTML shows it.
