@@ -295,7 +295,9 @@ async fn end_failed(
         let said = said.map(|text| format!(": {text}")).unwrap_or_default();
         error.message = format!("{} before it was ready{said}", exit.describe());
         lasting = exit.code.is_some_and(|code| NEVER_RETRIED.contains(&code));
-    } else if let Some(line) = remedy::reported_error(stderr_tail) {
+    } else if let Some(line) =
+        remedy::reported_error(stderr_tail).or_else(|| remedy::prompt(stderr_tail))
+    {
         // It was waited for in vain; what it complained of meanwhile is the likely reason.
         error.message = format!("{}; on stderr: {}", error.message, line.trim());
     }

@@ -13,9 +13,9 @@ use process::ExitView;
 
 pub use mend::{Complaint, Mend, MendStep, mends};
 
-pub use lines::{error_line_at, error_text, reported_error};
+pub use lines::{error_line_at, error_text, prompt, reported_error};
 
-use lines::{bare, error_line};
+use lines::{bare, error_line, is_prompt};
 use sayings::{Advice, cause, error_line_cause, general_cause, node_version};
 use variables::{missing_names, missing_settings};
 
@@ -51,6 +51,9 @@ pub fn remedy(words: FailureOutput<'_>) -> Option<String> {
             "it serves HTTP at {url}, and nothing on its stdin and stdout: start it yourself and \
              use its address, \"url\": \"{url}\" with the path of its MCP endpoint (often /mcp)"
         ));
+    }
+    if !words.was_ready && (prompt(words.stderr).is_some() || words.junk.is_some_and(is_prompt)) {
+        return Some(ASKS.to_owned());
     }
     let exit = words.exit?;
     match (exit.code, exit.signal) {
@@ -151,6 +154,10 @@ fn served(line: &str) -> Option<String> {
         _ => url,
     })
 }
+
+/// What a program means that asks something.
+const ASKS: &str = "it asks for something where nobody can type: give it with an argument, a \
+                    variable in `env` or a file, as its documentation says";
 
 /// Help for exit code 0 before the server was ready.
 const DONE: &str = "it ended as if its work was done: a stdio server goes on reading stdin until \

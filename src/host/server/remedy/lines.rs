@@ -149,6 +149,23 @@ pub fn reported_error(lines: &[SafeText]) -> Option<&SafeText> {
     cause.or_else(|| lines.iter().rfind(is_reported))
 }
 
+/// The last line, when a program asks with it for something that nobody can type.
+pub fn prompt(lines: &[SafeText]) -> Option<&SafeText> {
+    lines.last().filter(|line| is_prompt(line))
+}
+
+/// Whether a line asks for something to be typed.
+pub fn is_prompt(line: &str) -> bool {
+    const MAX_PROMPT_BYTES: usize = 120;
+    const ASKED: [&str; 7] =
+        ["enter ", "password", "passphrase", "api key", "username", "proceed", "continue"];
+    let lower = line.trim().to_ascii_lowercase();
+    let begins = lower.starts_with("press ") || lower.starts_with("enter ");
+    let waits = lower.ends_with([':', '?']) && ASKED.iter().any(|word| lower.contains(word));
+    let has_choice = ["? (y", "[y/n]", "(y/n)", "(yes/no"].iter().any(|end| lower.contains(end));
+    lower.len() <= MAX_PROMPT_BYTES && (begins || waits || has_choice) && !is_error(bare(line))
+}
+
 /// Whether a line is runtime boilerplate around an error, or only decoration.
 fn is_noise(line: &str) -> bool {
     let line = line.trim();

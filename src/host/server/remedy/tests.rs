@@ -426,6 +426,30 @@ fn a_web_server_started_over_a_pipe_is_recognised_by_the_address_it_prints() {
 }
 
 #[test]
+fn a_program_that_asks_is_told_where_it_finds_the_answer() {
+    for (line, asks) in [
+        ("Password: ", true),
+        ("Enter your API key:", true),
+        ("Press Enter to continue...", true),
+        ("Ok to proceed? (y) ", true),
+        ("Overwrite the index? [y/N]", true),
+        ("Listening for changes:", false),
+        ("INFO: Press CTRL+C to quit", false),
+        ("ValueError: wrong password:", false),
+    ] {
+        let stderr = lines(&format!("starting\n{line}"));
+        for exit in [None, Some(&exit(1))] {
+            let words = FailureOutput { exit, stderr: &stderr, junk: None, was_ready: false };
+            let said = remedy(words).is_some_and(|help| help.contains("nobody can type"));
+            assert_eq!(said, asks, "{line}: {:?}", remedy(words));
+        }
+        assert_eq!(prompt(&stderr).is_some(), asks, "{line}");
+        let words = FailureOutput { exit: None, stderr: &[], junk: Some(line), was_ready: false };
+        assert_eq!(remedy(words).is_some_and(|help| help.contains("nobody")), asks, "{line}");
+    }
+}
+
+#[test]
 fn after_a_long_life_only_the_last_words_count() {
     let exit = exit(1);
     let stderr =
