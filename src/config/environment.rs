@@ -16,19 +16,35 @@ type ValueSource = dyn Fn(&str, &str) -> Result<Secret, String> + Send + Sync;
 /// Source of `${secret:NAME}`, `${keyring:NAME}` and `${cmd:HELPER:ARGUMENT}`; without one, these
 /// cannot be expanded.
 #[derive(Clone, Default)]
-pub struct Sources(Option<Arc<ValueSource>>);
+pub struct Sources {
+    source: Option<Arc<ValueSource>>,
+    file: Option<PathBuf>,
+}
 
 impl Sources {
     /// Calls `source` with a scheme (`secret`, `keyring` or `cmd`) and what follows it. May block.
     pub fn new(
         source: impl Fn(&str, &str) -> Result<Secret, String> + Send + Sync + 'static,
     ) -> Self {
-        Self(Some(Arc::new(source)))
+        Self { source: Some(Arc::new(source)), file: None }
+    }
+
+    /// Names the file that keeps what stands behind `${secret:NAME}`: a configuration that has such
+    /// a reference is read again when that changes.
+    #[must_use]
+    pub fn kept_in(mut self, file: PathBuf) -> Self {
+        self.file = Some(file);
+        self
+    }
+
+    /// The file that keeps what stands behind `${secret:NAME}`.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// The value behind `${SCHEME:NAME}`; why there is none otherwise.
     pub fn get(&self, scheme: &str, name: &str) -> Result<Secret, String> {
-        match &self.0 {
+        match &self.source {
             Some(source) => source(scheme, name),
             None => Err(format!("there is no source for `{scheme}` here")),
         }
@@ -37,7 +53,7 @@ impl Sources {
 
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Sources" } else { "no sources" })
+        f.write_str(if self.source.is_some() { "Sources" } else { "no sources" })
     }
 }
 

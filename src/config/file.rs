@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::names;
@@ -93,6 +93,9 @@ impl FilePlace {
 pub(crate) fn read(source: &SourceText, env: &Environment) -> FileContent {
     let mut out =
         FileContent { reads: vec![source.file().to_path_buf()], ..FileContent::default() };
+    if source.text().contains("${secret:") {
+        out.reads.extend(env.sources.file().map(Path::to_path_buf));
+    }
     let (root, syntax) = parse(source);
     out.fatal = !syntax.is_empty();
     out.diagnostics = syntax;

@@ -92,6 +92,11 @@ impl SecretStore {
         })
     }
 
+    /// The file that keeps them.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
     /// The names of the user's secrets, without the host's own data.
     ///
     /// # Errors

@@ -34,7 +34,8 @@ struct Helpers {
 pub fn secret_sources(env: &Environment) -> Sources {
     let known: Mutex<HashMap<(String, String), (Instant, Secret)>> = Mutex::default();
     let own = env.clone();
-    Sources::new(move |scheme, name| {
+    let file = SecretStore::from_env(env).map(|store| store.path().to_owned());
+    let sources = Sources::new(move |scheme, name| {
         let key = (scheme.to_owned(), name.to_owned());
         if let Some((at, value)) = known.lock().get(&key)
             && at.elapsed() < VALUE_LIFETIME
@@ -44,7 +45,11 @@ pub fn secret_sources(env: &Environment) -> Sources {
         let value = look_up(&own, scheme, name)?;
         known.lock().insert(key, (Instant::now(), value.clone()));
         Ok(value)
-    })
+    });
+    match file {
+        Some(file) => sources.kept_in(file),
+        None => sources,
+    }
 }
 
 fn look_up(env: &Environment, scheme: &str, name: &str) -> Result<Secret, String> {

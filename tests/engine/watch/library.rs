@@ -3,7 +3,9 @@
 use mcpdeck::base::ServerName;
 use mcpdeck::base::atomic::alone;
 use mcpdeck::config::Environment;
-use mcpdeck::deck::{ConfigCommand, FileChange, TrustGate, TrustStore};
+use mcpdeck::deck::{
+    ConfigCommand, FileChange, SecretStore, TrustGate, TrustStore, secret_sources,
+};
 use mcpdeck::{Deck, DeckEvent, ErrorCode, Host, Startup};
 use serde_json::{Value, json};
 
@@ -184,6 +186,34 @@ async fn what_the_user_approves_in_another_window_starts_here_and_nothing_else_d
     let ready = tokio::time::timeout(crate::watch::deck::DEADLINE, ready).await.expect("in time");
     let held = ready.expect("it runs").servers["two"].state;
     assert!(!held.is_callable(), "nobody approved it: {held:?}");
+    deck.shutdown().await;
+    bench.expect_nothing_left(crate::watch::deck::DEADLINE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_is_kept_later_is_found_although_the_file_stays_as_it_is() {
+    let bench = Bench::new();
+    let entry = bench.mock("one", &script(), &json!({"env": {"KEY": "${secret:KEY}"}}));
+    let path = bench.write("mcp.json", &file(&[("one", entry)]));
+    let mut environment = Environment::of_process();
+    environment.state_dir = Some(bench.path().join("state"));
+    environment.config_dir = Some(bench.path().join("config"));
+    environment.sources = secret_sources(&environment);
+    let mut builder = Deck::builder().files(vec![path]).environment(environment.clone());
+    builder.keep_watching = true;
+    let deck = builder.host(Host::builder().startup(Startup::Background)).open().await;
+    let deck = deck.expect("it opens");
+    let is_ready = |view: &mcpdeck::host::HostView| {
+        let one = view.servers.get("one");
+        one.is_some_and(|one| one.state == mcpdeck::host::ServerState::Ready)
+    };
+    let mut view = deck.host().view();
+    assert!(!is_ready(&view.borrow()), "there is no such secret");
+    let store = SecretStore::from_env(&environment).expect("a place");
+    store.set("KEY", &"sesame".into()).expect("kept");
+    let ready = view.wait_for(|view| is_ready(view));
+    let ready = tokio::time::timeout(crate::watch::deck::DEADLINE, ready).await;
+    ready.expect("in time").expect("it runs");
     deck.shutdown().await;
     bench.expect_nothing_left(crate::watch::deck::DEADLINE);
 }
