@@ -345,7 +345,7 @@ fn conversion(shape: &Shape, node: &SyntaxNode) -> Option<String> {
             "write { \"servers\": { \"NAME\": { ... } } }, or the list as the value of `servers`"
                 .to_owned(),
         ),
-        (Shape::Object(object), NodeKind::Text(_))
+        (Shape::Object(object), NodeKind::Text(_) | NodeKind::List(_))
             if object.keys.iter().any(|k| k.name == "command") =>
         {
             Some(

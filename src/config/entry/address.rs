@@ -269,7 +269,11 @@ fn address(text: &str, kind: TransportKind) -> Result<Url, (String, String)> {
     let begun = text.split_once("://").filter(|(scheme, _)| schemes.contains(scheme));
     let place = begun.map_or(text, |(_, rest)| rest).split(['/', '?', '#']).next();
     let host = place.unwrap_or_default().rsplit('@').next().unwrap_or_default();
-    let help = if host.starts_with('[') && host.contains('%') {
+    let is_inside = schemes.iter().any(|scheme| text.contains(&format!("{scheme}://")));
+    let help = if begun.is_none() && is_inside {
+        "write the address alone: brackets and words around it are of the page it was copied from"
+            .to_owned()
+    } else if host.starts_with('[') && host.contains('%') {
         "an address cannot name a zone (`%eth0`): write one that needs none, or a name".to_owned()
     } else if !host.starts_with('[') && host.matches(':').count() > 1 {
         format!("an IPv6 address stands in brackets: {}://[::1]:8080/mcp", schemes[0])
@@ -340,6 +344,9 @@ mod tests {
             ("http://[fe80::1%25eth0]:8080/mcp", "cannot name a zone"),
             ("[::1]:8080", "begin it with http:// or https://"),
             ("http://h:99999/", "write http://HOST:PORT/PATH"),
+            ("<https://h/mcp>", "write the address alone"),
+            ("[docs](https://h/mcp)", "write the address alone"),
+            ("URL: https://h/mcp", "write the address alone"),
             ("ws://h/", "begin it with http:// or https://"),
         ] {
             let (_, said) = read(text).expect_err("no address");

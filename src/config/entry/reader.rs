@@ -184,6 +184,12 @@ impl<'a, 'p> EntryReader<'a, 'p> {
             // It may be a shell script.
             return;
         }
+        if pointer.contains("/args/")
+            && let Some((message, help)) = misread_argument(written)
+        {
+            self.problems.warn("config/command-line", &node.range, pointer, message).help(help);
+            return;
+        }
         let (first, rest) = written.split_once('/').unwrap_or((written, ""));
         // The text itself is not repeated: a secret may begin like that.
         let (what, help) = match first.strip_prefix('$') {
@@ -324,4 +330,23 @@ fn folder_uri(text: &str, base: &Path) -> Result<String, String> {
 /// A number as written.
 fn number(node: &SyntaxNode) -> Option<f64> {
     if let NodeKind::Number(written) = &node.kind { written.parse().ok() } else { None }
+}
+
+/// What is wrong with an argument that was copied from a page or a command line, and the help.
+fn misread_argument(written: &str) -> Option<(String, &'static str)> {
+    const FOR_SHELLS: [&str; 9] =
+        ["|", "||", "&&", ">", ">>", "2>&1", "2>/dev/null", ">/dev/null", "&>/dev/null"];
+    if FOR_SHELLS.contains(&written) {
+        let message = format!("`{written}` is passed on as it stands: no shell reads it");
+        let help = "leave it out, or write \"command\": \"sh\" and \"args\": [\"-c\", ...]";
+        return Some((message, help));
+    }
+    // Word processors make a dash of a hyphen, or of two.
+    let first = written.chars().next()?;
+    let is_dash = matches!(first, '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{ff0d}');
+    let is_option = written.chars().nth(1).is_some_and(char::is_alphanumeric);
+    (is_dash && is_option).then(|| {
+        let message = format!("`{first}` (U+{:04X}) does not begin an option", u32::from(first));
+        (message, "write `-`, or `--` before a word")
+    })
 }

@@ -224,6 +224,14 @@ fn check_command(command: &str, reader: &mut EntryReader<'_, '_>) {
         problem.help("remove it");
         return;
     }
+    let quotes = ['"', '\''];
+    let inside = quotes.iter().find_map(|mark| command.strip_prefix(*mark)?.strip_suffix(*mark));
+    if inside.is_some_and(|inside| !inside.contains(quotes)) {
+        let message = "`command` is in quotes of its own, which are no part of a program's name";
+        let problem = reader.report(("config/command-line", Severity::Warning), "command", message);
+        problem.help("remove the inner ones: no shell reads it, and blanks need none");
+        return;
+    }
     let has_args = reader.entry.node.get("args").is_some_and(|args| !args.elements().is_empty());
     if has_args || !is_command_line(command) {
         return;
