@@ -321,12 +321,9 @@ impl ServerView {
                     took.map_or(at, |took| Timestamp(at.0.saturating_sub(took.as_micros() as u64)));
                 let (step, status, took) = (*step, *status, *took);
                 let new = StepView { step, status, began, took, detail: detail.clone() };
-                match self.steps.iter_mut().find(|known| known.step == step) {
-                    Some(known) => *known = StepView { began: known.began, ..new },
-                    None => {
-                        let at = self.steps.partition_point(|known| known.step < step);
-                        self.steps.insert(at, new);
-                    }
+                match self.steps.binary_search_by_key(&step, |known| known.step) {
+                    Ok(at) => self.steps[at] = StepView { began: self.steps[at].began, ..new },
+                    Err(at) => self.steps.insert(at, new),
                 }
             }
             Fact::AuthStepped { step, .. } => {

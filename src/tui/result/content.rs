@@ -226,7 +226,7 @@ pub(super) fn indented(text: &str) -> Option<String> {
 }
 
 /// Valid JSON with a line for each member and item. Numbers and names stay as they are written;
-/// texts with escapes are written as serde_json does.
+/// texts with escapes are written as `serde_json` does.
 fn spaced_out(json: &str) -> String {
     const STEP: &str = "  ";
     let mut out = String::with_capacity(json.len() + json.len() / 2);
