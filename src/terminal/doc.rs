@@ -23,6 +23,8 @@ pub struct Doc {
     lines: Vec<DocLine>,
     width: u16,
     cut: bool,
+    /// Whether a title within the text stands above: its fields are indented like its lines.
+    in_section: bool,
 }
 
 /// A part of a JSON value in a text.
@@ -57,7 +59,7 @@ impl Doc {
 
     /// An empty text that wraps at `width` cells.
     pub fn new(width: u16) -> Self {
-        Self { lines: Vec::new(), width: width.max(8), cut: false }
+        Self { width: width.max(8), ..Self::default() }
     }
 
     /// The width it wraps at, in cells.
@@ -106,14 +108,17 @@ impl Doc {
     /// A title.
     pub fn heading(&mut self, text: impl Drawable) -> &mut Self {
         self.gap();
+        // The title of the whole is no section.
+        self.in_section = !self.is_empty();
         self.line(vec![(to_ink(text), Role::Heading)])
     }
 
     /// A label and its value on one line; long values wrap under themselves.
     pub fn field(&mut self, label: &'static str, value: impl Drawable, role: Role) -> &mut Self {
         const LABEL_COLUMNS: usize = 14;
-        let room = self.width.saturating_sub(LABEL_COLUMNS as u16 + 2).max(10);
-        let lead = vec![(ink!("{:<14}", label), Role::Muted)];
+        let indent = if self.in_section { 2 } else { 0 };
+        let room = self.width.saturating_sub(LABEL_COLUMNS as u16 + indent + 2).max(10);
+        let lead = vec![(blanks(indent), Role::Text), (ink!("{:<14}", label), Role::Muted)];
         self.hanging(lead, (value.text(), role), room, (Ink::default(), role))
     }
 

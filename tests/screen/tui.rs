@@ -26,6 +26,7 @@ mod suites;
 mod themes;
 mod typing;
 mod waterfall;
+mod whole;
 mod why;
 mod words;
 

@@ -252,6 +252,9 @@ pub(super) fn footer(app: &App) -> Vec<FooterKey> {
             Action::Back if row.scope == KeyScope::Confirm => ink!("no"),
             Action::Open if row.scope == KeyScope::Why => ink!("apply"),
             Action::Waterfall if app.panes.traffic.waterfall.on => ink!("messages"),
+            // The words of the protocol for what is not a tool.
+            Action::Call if app.pane == PaneId::Resources => ink!("read"),
+            Action::Call if app.pane == PaneId::Prompts => ink!("get"),
             action => app.look.keymap.label(action),
         };
         (row.chords[0].to_string(), label, row.action)
@@ -482,6 +485,11 @@ fn key_line(keys: &Ink, help: &Ink, role: Role, doc: &mut Doc) {
     // A scroll bar may take the last column.
     let room = doc.width().saturating_sub(KEY_COLUMNS as u16 + 1).max(10);
     let mut lead = ink!("  {:<16} ", keys);
+    // Several keys that are longer than the column have a row of their own.
+    if usize::from(crate::widget::width(&lead)) > KEY_COLUMNS {
+        doc.line(vec![(lead, Role::Key)]);
+        lead = ink!("{:1$}", "", KEY_COLUMNS);
+    }
     for row in crate::widget::doc::wrap(help.as_str(), room) {
         doc.line(vec![(lead, Role::Key), (Ink::line(row), role)]);
         lead = ink!("{:1$}", "", KEY_COLUMNS);

@@ -595,7 +595,7 @@ fn form_of(kind: &RequestKind, says: &Says, params: &Value) -> Option<FormState>
 /// The form for how far a consent reaches; `None` if only one call can be consented to.
 fn reach_form(params: &Value) -> Option<FormState> {
     let answers = params["answers"].as_array().filter(|answers| answers.len() > 1)?;
-    let title = "once, for this session, or always";
+    let title = "for how long";
     let field = json!({"type": "string", "enum": answers, "default": "once", "title": title});
     let schema = json!({"type": "object", "properties": {REACH: field}, "required": [REACH]});
     Some(FormState::new(&Arc::new(schema), Defaults::All))

@@ -110,7 +110,10 @@ pub(super) fn hit(state: &FormState, area: Rect, at: Position) -> Option<FormSpo
     if let Some(popup) = &state.popup {
         let outer = popup_area(state, popup, area);
         let line = usize::from(at.y.saturating_sub(outer.y + 1));
-        let framed = at.y == outer.y || at.y + 1 == outer.bottom();
+        let framed = at.y == outer.y
+            || at.y + 1 == outer.bottom()
+            || at.x == outer.x
+            || at.x + 1 == outer.right();
         return Some(match outer.contains(at) {
             false => FormSpot::Outside,
             true if framed => FormSpot::Frame,
@@ -202,13 +205,14 @@ fn draw_json(state: &FormState, look: &Styles, ruled: bool, area: Rect, buf: &mu
 /// The region of the open list: below its field, or above it if there is not enough room.
 fn popup_area(state: &FormState, popup: &Popup, area: Rect) -> Rect {
     let widest = popup.entries.iter().take(500).map(|e| e.width()).max().unwrap_or(10);
-    let width = ((widest + 8).clamp(32, 60) as u16).min(area.width);
+    let width = ((widest + 8).clamp(34, 62) as u16).min(area.width);
     let fields = split(state, area).0.unwrap_or(area);
     let lines = window(state, fields);
     let top = lines.first().map_or(0, |(row, _)| *row);
     let line =
         lines.iter().find(|(row, _)| *row == state.cursor()).map_or(fields, |(_, line)| *line);
-    let x = line.x + label_width(state, top, fields) + 1;
+    // Its entries begin where the value does.
+    let x = line.x + label_width(state, top, fields).saturating_sub(1);
     let (above, below) = (line.y - area.y, area.bottom().saturating_sub(line.y + 1));
     let wanted = (popup.narrowed().len() + 2).clamp(3, 14) as u16;
     let height = wanted.min(above.max(below).max(3)).min(area.height);
@@ -221,7 +225,7 @@ fn popup_top(popup: &Popup, outer: Rect) -> usize {
     popup.selected.saturating_sub(usize::from(outer.height).saturating_sub(3))
 }
 
-/// Draws the open list on a cleared region: a rule with its title above, a rule below.
+/// Draws the open list in a frame of its own, with its title above.
 fn draw_popup(state: &FormState, popup: &Popup, look: &Styles, outer: Rect, buf: &mut Buffer) {
     let narrowed = popup.narrowed();
     let Rect { x, y, width, height } = outer;
@@ -231,29 +235,39 @@ fn draw_popup(state: &FormState, popup: &Popup, look: &Styles, outer: Rect, buf:
         if popup.filter.is_empty() { title.to_owned() } else { format!("/ {}", popup.filter) };
     Clear.render(outer, buf);
     buf.set_style(outer, look.text);
-    let rule = look.sign("─", "-").repeat(usize::from(width));
-    put(buf, x, y, width, &rule, look.rule);
-    put(buf, x, outer.bottom() - 1, width, &rule, look.rule);
+    let rule = look.sign("─", "-").repeat(usize::from(width.saturating_sub(2)));
+    let (upper, lower) = (look.sign("╭", "+").to_owned(), look.sign("╰", "+").to_owned());
+    let upper = upper + &rule + look.sign("╮", "+");
+    let lower = lower + &rule + look.sign("╯", "+");
+    put(buf, x, y, width, &upper, look.accent);
+    put(buf, x, outer.bottom() - 1, width, &lower, look.accent);
+    for y in y + 1..outer.bottom() - 1 {
+        for x in [x, outer.right() - 1] {
+            put(buf, x, y, 1, look.sign("│", "|"), look.accent);
+        }
+    }
     let head = format!(" {} ", SafeText::line(&head));
     put(buf, x + 2, y, width.saturating_sub(4), &head, look.accent);
     let rows = usize::from(height).saturating_sub(2);
     let top = popup_top(popup, outer);
     for (line, index) in narrowed.iter().skip(top).take(rows).enumerate() {
-        let y = y + 1 + line as u16;
+        let row =
+            Rect { x: x + 1, y: y + 1 + line as u16, width: width.saturating_sub(2), height: 1 };
         let selected = top + line == popup.selected;
         let style = if selected { look.selection } else { look.text };
+        buf.set_style(row, style);
         let mark = match state.marked(*index) {
             Some(true) => look.sign("✓ ", "[x] "),
             Some(false) => look.sign("  ", "[ ] "),
             None => "",
         };
-        let after = put(buf, x + 1, y, width.saturating_sub(2), mark, style);
+        let after = put(buf, row.x + 1, row.y, row.width.saturating_sub(2), mark, style);
         if let Some(entry) = popup.entries.get(*index) {
-            put(buf, after, y, (x + width).saturating_sub(after + 1), entry, style);
+            put(buf, after, row.y, row.right().saturating_sub(after + 1), entry, style);
         }
     }
     if narrowed.is_empty() {
-        put(buf, x + 1, y + 1, width - 2, "No matches", look.faint);
+        put(buf, x + 2, y + 1, width.saturating_sub(4), "No matches", look.faint);
     }
 }
 

@@ -172,7 +172,11 @@ fn inputs_are_asked_for_once_masked_and_kept_in_the_keyring_on_request_only() {
         std::fs::read_to_string(ring.join("token")).is_ok_and(|text| text == "canary-52")
     });
     deck.wait("2 ready");
-    deck.wait("\"description\": \"the token\"");
+    // A long line wraps.
+    deck.wait_until("the file", |screen| {
+        let words: Vec<&str> = screen.split_whitespace().collect();
+        words.join(" ").contains("\"description\": \"the token\"")
+    });
     let raw = deck.raw();
     assert!(!raw.contains("canary"), "an answer was shown");
     let home = deck.quit_and_keep();

@@ -14,7 +14,7 @@ fn it_starts_shows_every_pane_and_leaves_the_terminal_as_it_was() {
     for (key, text) in [
         ("2", "find_airport"),
         ("3", "atlas://airports"),
-        ("3v", "prompts of 4 servers"),
+        ("3v", "prompts of 2 servers"),
         ("4", "initialize"),
         ("5", "following"),
         ("1v", "p95"),

@@ -176,13 +176,18 @@ fn settled(model: &Model, doc: &mut Doc) {
     for (at, request, settlement) in model.view.settled.iter().rev().take(MAX_SETTLED_ROWS) {
         let (what, role) = match settlement {
             Settlement::Answered { by, how } => {
-                let by: Ink = match by {
-                    Decider::Person => ink!("by you"),
-                    Decider::Callback => ink!("by the callback"),
-                    Decider::Rule(rule) => ink!("by the rule {}", Ink::line(rule)),
-                    Decider::Nobody => ink!("not answered"),
+                let how = if how.as_str() == "result" { ink!("answered") } else { Ink::line(how) };
+                let words = match by {
+                    Decider::Person => ink!("{} by you", how),
+                    Decider::Callback => ink!("{} by the callback", how),
+                    // Some rules are named as a whole: `the shared roots`.
+                    Decider::Rule(rule) if rule.starts_with("the ") => {
+                        ink!("{} by {}", how, Ink::line(rule))
+                    }
+                    Decider::Rule(rule) => ink!("{} by the rule {}", how, Ink::line(rule)),
+                    Decider::Nobody => ink!("{}, not answered", how),
                 };
-                (ink!("{} {}", Ink::line(how), by), Role::Text)
+                (words, Role::Text)
             }
             Settlement::Withdrawn { reason } => (ink!("withdrawn: {}", reason), Role::Warning),
         };

@@ -326,7 +326,8 @@ fn exact(operation: &RecordedOperation, model: &Model) -> Ink {
     if let Some(progress) = operation.progress {
         text.push(ink!("  progress +{}", after(progress)));
     }
-    let waited: Duration = operation.waiting.iter().map(|(from, to)| to.since(*from)).sum();
+    let by_person = operation.waiting.iter().filter(|span| is_of_person(span));
+    let waited: Duration = by_person.map(|(from, to)| to.since(*from)).sum();
     if !waited.is_zero() {
         text.push(ink!("  a person {}", Dur(waited)));
     }
@@ -357,6 +358,7 @@ fn waits(
 ) -> Vec<(Timestamp, Timestamp)> {
     let is_open = |one: &RecordedOperation| one.direction == Direction::In && one.ended.is_none();
     let mut spans = operation.waiting.clone();
+    spans.retain(is_of_person);
     if is_open(operation) {
         spans.push((operation.asked, now));
     } else if operation.ended.is_none() {
@@ -367,6 +369,14 @@ fn waits(
     }
     spans.sort_unstable();
     spans
+}
+
+/// Nobody reads and answers within this time: a rule did.
+const PERSON_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Whether a wait for an answer was one for a person.
+fn is_of_person((from, to): &(Timestamp, Timestamp)) -> bool {
+    to.since(*from) >= PERSON_INTERVAL
 }
 
 /// Idle time longer than this, and than a tenth of all, is folded.
