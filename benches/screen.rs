@@ -1,7 +1,8 @@
 //! Responsiveness of the dashboard, measured in a pseudo-terminal with the built binary: the first
-//! frame against the time of a bare exec, ten idle seconds, key presses during floods, and memory.
+//! frame against the time of a bare exec, ten idle seconds, key presses during floods and in a list of
+//! 5,000 tools, and memory.
 //!
-//! `cargo bench --bench screen` (optionally `-- first idle flood memory`, any of them). Unix only.
+//! `cargo bench --bench screen` (optionally `-- first idle flood tools memory`, any of them). Unix only.
 
 #[cfg(unix)]
 #[path = "report/figure.rs"]

@@ -34,6 +34,9 @@ pub fn measure() {
     if wants("flood") {
         flood();
     }
+    if wants("tools") {
+        tools();
+    }
 }
 
 /// Polls until `done` holds; returns the time that took.
@@ -114,7 +117,7 @@ fn idle() {
     let mut deck = Deck::demo(Size::WIDE);
     deck.wait("4 ready");
     settle(&deck);
-    for (key, pane) in [("1", "servers"), ("6", "logs"), ("7", "metrics")] {
+    for (key, pane) in [("1", "servers"), ("v", "metrics"), ("5", "logs")] {
         deck.keys(key);
         settle(&deck);
         let (place, cpu) = (deck.written(), cpu_seconds(deck.pid()));
@@ -146,7 +149,7 @@ fn settle(deck: &Deck) {
 fn memory_of_the_demo() {
     let mut deck = Deck::demo(Size::WIDE);
     deck.wait("4 ready");
-    for key in ["2", "3", "4", "5", "6", "7", "8", "9", "0", "1"] {
+    for key in ["2", "3", "v", "v", "4", "5", "6", "7", "1", "v"] {
         deck.keys(key);
         settle(&deck);
     }
@@ -177,7 +180,7 @@ fn flood() {
     let (begun, cpu) = (Instant::now(), cpu_seconds(deck.pid()));
     println!("floods of 100,000 stderr lines/s and 20,000 messages/s, {KEYS} keys each, in ms");
     for (pane, shows, what) in
-        [("1", "60 s", "servers"), ("5", "messages", "traffic"), ("6", "lines", "logs")]
+        [("1", "60 s", "servers"), ("4", "messages", "traffic"), ("5", "lines", "logs")]
     {
         deck.keys(pane);
         deck.wait(shows);
@@ -190,15 +193,10 @@ fn flood() {
             // Varies the phase relative to the frames.
             linger(Duration::from_millis(5 + n as u64 % 29));
         }
-        let mut keys: Vec<f64> = times.0.iter().map(|time| time.as_secs_f64() * 1e3).collect();
-        let title = format!("key to frame beside floods, {what}");
-        Figure { what: &title, against: "", unit: "ms", goal: Goal::AtMost(16.0) }.state(&mut keys);
+        report(&format!("beside floods, {what}"), &mut times);
         let frames = deck.raw_since(place).matches("\x1b[?2026l").count();
         println!(
-            "  {what:8} p50 {:5.1}  p99 {:5.1}  worst {:5.1}   {:.0} frames/s, {:.1} MB (peak {:.1})",
-            times.at(0.5),
-            times.at(0.99),
-            times.at(1.0),
+            "  {:.0} frames/s, {:.1} MB (peak {:.1})",
             frames as f64 / since.elapsed().as_secs_f64(),
             memory(deck.pid(), "VmRSS"),
             memory(deck.pid(), "VmHWM"),
@@ -215,6 +213,82 @@ fn flood() {
     assert!(!reported(&deck.screen()).is_empty(), "drops are counted on the screen");
     deck.keys("\x03\x03");
     deck.exit_code();
+}
+
+/// States the times from a key to its frame, in ms.
+fn report(what: &str, times: &mut Times) {
+    let mut keys: Vec<f64> = times.0.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+    let title = format!("key to frame, {what}");
+    Figure { what: &title, against: "", unit: "ms", goal: Goal::AtMost(16.0) }.state(&mut keys);
+    let (p50, p99, worst) = (times.at(0.5), times.at(0.99), times.at(1.0));
+    println!("  {what:32} p50 {p50:5.1}  p99 {p99:5.1}  worst {worst:5.1}");
+}
+
+/// The number of tools that one server offers.
+const TOOLS: usize = 5_000;
+
+/// Keys in a list of 5,000 tools, alone and while another server sends notifications as fast as it
+/// can: moving, filtering as one types, opening and closing.
+fn tools() {
+    let schema = r#"{"type": "object", "properties": {"path": {"type": "string", "description": "where"},
+        "count": {"type": "integer", "minimum": 1}, "deep": {"type": "boolean"}}, "required": ["path"]}"#;
+    let tool = |n: usize| {
+        format!(
+            "{{\"name\": \"tool_{n:04}\", \"description\": \"Does what number {n} is there for\", \"inputSchema\": {schema}}}"
+        )
+    };
+    let all: Vec<String> = (0..TOOLS).map(tool).collect();
+    let many = format!("{{\"tools\": [{}]}}", all.join(", "));
+    let messages = r#"{"on": {"notifications/initialized": {"flood": {"to": "stdout",
+        "json": {"jsonrpc": "2.0", "method": "notifications/message",
+                 "params": {"level": "info", "data": "message ${i}"}}}}}}"#;
+    for floods in [false, true] {
+        let mut servers = vec![own_server("many", &["mock", "many.json"])];
+        if floods {
+            servers.push(own_server("messages", &["mock", "messages.json"]));
+        }
+        let file = format!("{{\"servers\": {{{}}}}}", servers.join(", "));
+        let launch = Launch::file(Size::WIDE, &file).write("many.json", &many);
+        let mut deck = launch.write("messages.json", messages).start();
+        deck.wait(&format!("{} ready", servers.len()));
+        deck.keys("2");
+        deck.wait(&format!("{TOOLS} tools"));
+        let beside = if floods { "5,000 tools beside a flood" } else { "5,000 tools" };
+        let mut times = Times(Vec::new());
+        for n in 1..KEYS / 2 {
+            let row = format!("▸  tool_{n:04}");
+            times.0.push(key(&mut deck, "j", |screen| screen.contains(&row)));
+            linger(Duration::from_millis(5 + n as u64 % 29));
+        }
+        report(&format!("{beside}, moving"), &mut times);
+        let mut times = Times(Vec::new());
+        for n in 0..KEYS / 10 {
+            deck.keys("/");
+            deck.wait("enter keep");
+            let mut typed = String::new();
+            for letter in format!("{:04}", n * 157 % TOOLS).chars() {
+                typed.push(letter);
+                let shown = format!("/ {typed}");
+                let counted = format!("of {TOOLS}");
+                let done = |screen: &str| screen.contains(&shown) && screen.contains(&counted);
+                times.0.push(key(&mut deck, &letter.to_string(), done));
+                linger(Duration::from_millis(5 + n as u64 % 29));
+            }
+            deck.keys("\x1b");
+            deck.gone("enter keep");
+        }
+        report(&format!("{beside}, filtering"), &mut times);
+        let mut times = Times(Vec::new());
+        for n in 0..KEYS / 10 {
+            times.0.push(key(&mut deck, "?", |screen| screen.contains("keys: ")));
+            times.0.push(key(&mut deck, "\x1b", |screen| !screen.contains("keys: ")));
+            linger(Duration::from_millis(5 + n as u64 % 29));
+        }
+        report(&format!("{beside}, help"), &mut times);
+        println!("  {:.1} MB", memory(deck.pid(), "VmRSS"));
+        deck.keys("\x03\x03");
+        deck.exit_code();
+    }
 }
 
 fn key(deck: &mut Deck, keys: &str, done: impl Fn(&str) -> bool) -> Duration {
