@@ -533,8 +533,7 @@ fn megabytes_of_json_on_one_line_are_indented_and_coloured_as_they_are_written()
     ];
     assert_eq!(first, wanted, "{shown}");
     let area = Rect::new(0, 0, 60, 16);
-    let mut look = Styles::default();
-    look.json_key = Style::new().fg(Color::Cyan);
+    let look = Styles { json_key: Style::new().fg(Color::Cyan), ..Styles::default() };
     view.prepare(area, &look);
     let mut buf = Buffer::empty(area);
     view.render(&look, area, &mut buf);
