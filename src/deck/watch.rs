@@ -165,6 +165,7 @@ impl FileWatch {
         let mut reports = Reports::open(poll_only, Arc::clone(&wake));
         let (watched, report) = (paths.clone(), Arc::clone(&changed));
         let task = tokio::spawn(async move {
+            // The first look counts as a change: there may have been one since they were read.
             let mut seen = None;
             loop {
                 // Also when nothing changed: a folder on the way may be there by now.
@@ -173,7 +174,7 @@ impl FileWatch {
                 let Some(now) = blocking(move || base::watch::fingerprints(&paths)).await else {
                     return;
                 };
-                if seen.replace(now.clone()).is_some_and(|seen| seen != now) {
+                if seen.replace(now.clone()) != Some(now) {
                     report.notify_one();
                 }
                 let _ = timeout(period(&reports.watch.mode), wake.notified()).await;
