@@ -138,7 +138,8 @@ fn s30_addresses_that_trap_are_shown_with_the_reason_and_not_opened() {
     deck.wait("1 ready");
     for (n, (url, reason)) in traps.iter().enumerate() {
         deck.keys(&format!(":Open the saved call trap {n}"));
-        deck.wait(&format!("saved call trap {n}"));
+        // All of it, in the input: the entry is there after a few letters.
+        deck.wait(&format!("│ Open the saved call trap {n}"));
         deck.keys("\r");
         // The keys in the last line may still be hidden by what was said last.
         deck.wait_until("the form with its address", |screen| {
