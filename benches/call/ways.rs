@@ -64,7 +64,8 @@ fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     rest.find(['"', ',', '}']).map(|end| &rest[..end])
 }
 
-fn spawn(place: Place) -> (Child, ChildStdin, ChildStdout) {
+/// Starts the echo server: the process and its pipes.
+pub fn spawn(place: Place) -> (Child, ChildStdin, ChildStdout) {
     let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
         .env(SERVER, "bench-1")
         .env(PLACE, place.word())

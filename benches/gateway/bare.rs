@@ -2,7 +2,6 @@
 //! back, and does nothing else. Same HTTP library and runtime as the gateway.
 
 use std::io::Write as _;
-use std::process::Stdio;
 use std::sync::Arc;
 
 use axum::Router;
@@ -12,10 +11,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::post;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Mutex;
 
-use crate::ways::SERVER;
+use crate::place::Place;
+use crate::ways::spawn;
 
 /// Environment variable that makes this program the bare hop.
 pub const HOP: &str = "MCPDECK_BENCH_HOP";
@@ -27,15 +27,7 @@ struct Pipe {
 
 /// Serves until it is terminated; prints its address first.
 pub async fn serve() {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .env_remove(HOP)
-        .env(SERVER, "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (_child, stdin, stdout) = spawn(Place::Spread);
     let pipe = Arc::new(Mutex::new(Pipe { stdin, stdout: BufReader::new(stdout) }));
     let router = Router::new().route("/", post(pass)).with_state(pipe);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
