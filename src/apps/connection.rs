@@ -643,7 +643,7 @@ impl PageAsks {
     fn reply(&self, id: u64, answer: &Value) -> Result<(), String> {
         let answer = AnswerReply::deserialize(answer).map_err(|error| error.to_string())?;
         let mut open = self.open.lock();
-        // Answered elsewhere, or its call has ended: the page is told that anyway.
+        // Answered elsewhere, or its call has ended: the page has received that already.
         let Some(PageAsk::Reply(request, _)) = open.get(&id) else { return Ok(()) };
         let answer = checked_reply(request, &answer)?;
         if let Some(PageAsk::Reply(_, sender)) = open.remove(&id) {

@@ -35,6 +35,29 @@ impl Timestamp {
             .map(|t| format!("{t:.3}"))
             .unwrap_or_default()
     }
+
+    /// Reads a date of HTTP in any of its three forms (RFC 9110, section 5.6.7), or in that of cookies,
+    /// which has hyphens (RFC 6265, section 5.1.1).
+    pub fn from_http_date(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let time = if let Some((_, date)) = text.split_once(',') {
+            let date = date.replacen('-', " ", 2);
+            jiff::fmt::rfc2822::parse(date.trim()).ok()?.timestamp()
+        } else {
+            let date = jiff::civil::DateTime::strptime("%a %b %e %H:%M:%S %Y", text).ok()?;
+            date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp()
+        };
+        Some(Self(u64::try_from(time.as_microsecond()).unwrap_or_default()))
+    }
+}
+
+/// The pause that a `Retry-After` asks for at `now`: a number of seconds, or a date (RFC 9110, section
+/// 10.2.3).
+pub fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
+    match text.trim().parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds.max(0.0)).ok(),
+        Err(_) => Some(Timestamp::from_http_date(text)?.since(now)),
+    }
 }
 
 /// Reads the time: the wall clock at creation, plus the time elapsed on tokio's clock, plus what
@@ -131,6 +154,33 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn dates_of_http_are_read_in_every_form_and_pauses_as_numbers_or_dates() {
+        let at = Timestamp(784_111_777_000_000);
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "Sun, 06-Nov-1994 08:49:37 GMT",
+        ] {
+            assert_eq!(Timestamp::from_http_date(text), Some(at), "{text}");
+        }
+        assert_eq!(Timestamp::from_http_date("soon"), None);
+        let before = Timestamp(at.0 - 5_000_000);
+        for (text, seconds) in [
+            ("5", Some(5)),
+            (" 5 ", Some(5)),
+            ("-1", Some(0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(5)),
+            ("Sun, 06 Nov 1994 08:49:00 GMT", Some(0)),
+            ("soon", None),
+            ("1e300", None),
+            ("NaN", Some(0)),
+        ] {
+            assert_eq!(retry_after(text, before), seconds.map(Duration::from_secs), "{text}");
+        }
+    }
 
     #[test]
     fn a_night_is_noticed_once_and_noise_is_not() {

@@ -20,7 +20,7 @@ pub mod text;
 pub mod violation;
 pub mod watch;
 
-pub use clock::{Clock, Timestamp};
+pub use clock::{Clock, Timestamp, retry_after};
 pub use logs::{LogLevel, LogRecord, LogSource};
 pub use name::ServerName;
 pub use ring::{Batch, Ring, Weighed};

@@ -68,7 +68,7 @@ impl Default for TurnLimits {
 
 /// How often in a turn the conversation is made to fit what a refusal tells.
 const MAX_NARROWED_COUNT: u32 = 4;
-/// What is told of the provider's words on the end of an answer, in characters.
+/// Maximum length of the provider's reason for the end of an answer in a message, in characters.
 const MAX_REASON_CHARS: usize = 400;
 /// Maximum size of a call's result, in bytes; longer ones are shortened.
 const MAX_RESULT_BYTES: usize = 200_000;
@@ -493,20 +493,20 @@ impl AgentTurn<'_> {
         }
     }
 
-    /// Tells what is missing from an answer that ended by itself, with the provider's words.
+    /// Reports what is missing from an answer that ended by itself, with the provider's reason.
     fn end(&mut self, reason: DoneReason, why: &str) {
         let Some(missing) = reason.shortcoming() else { return };
         let why = SafeText::cut(why.trim(), MAX_REASON_CHARS);
-        let told = if why.is_empty() { missing.to_owned() } else { format!("{missing}: {why}") };
-        (self.on_event)(ChatEvent::status(StatusKind::Stopped, told.clone()));
-        self.ended = Some(told);
+        let message = if why.is_empty() { missing.to_owned() } else { format!("{missing}: {why}") };
+        (self.on_event)(ChatEvent::status(StatusKind::Stopped, message.clone()));
+        self.ended = Some(message);
     }
 
     /// Withholds what a filter refused: it would refuse everything that is sent with it.
     fn withhold(&self, talk: &mut Conversation) {
         talk.withhold_last();
-        let told = "the message that the filter refused is not sent with those that follow";
-        (self.on_event)(ChatEvent::status(StatusKind::LeftOut, told));
+        let message = "the message that the filter refused is not sent with those that follow";
+        (self.on_event)(ChatEvent::status(StatusKind::LeftOut, message));
     }
 
     /// The prompt without its messages: the tools of the servers, and the chat's own once a result was

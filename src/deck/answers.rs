@@ -126,9 +126,7 @@ impl AnswerReply {
             Self::Refuse(reason) => return Err(reason.clone()),
         })
     }
-}
 
-impl AnswerReply {
     /// The answer when a person replies so to a request of this kind: each kind has its own way to
     /// refuse (MCP 2025-11-25, client features).
     pub fn by_person(&self, kind: &RequestKind) -> Answer {

@@ -517,9 +517,7 @@ impl Gateway {
         }
         response
     }
-}
 
-impl Gateway {
     /// Adds to a refusal for want of a scope what the client asks its issuer for (RFC 6750, section
     /// 3.1, `insufficient_scope`).
     pub fn demand_scope(&self, mut response: Response) -> Response {

@@ -245,6 +245,14 @@ impl SchemaDocument {
         pointers.iter().find_map(|pointer| self.places.get(pointer))
     }
 
+    /// What a reference at the root names as it was received, if it is within this document: by a
+    /// pointer, an anchor or an `$id`.
+    pub fn referenced(&self, reference: &str) -> Option<&Value> {
+        let pointers = self.targets.pointers(&self.root.base, reference);
+        let known = pointers.iter().find(|pointer| self.places.contains_key(*pointer))?;
+        self.raw.pointer(known)
+    }
+
     /// The sub-schemas whose reference leads nowhere within this document, in the order of their
     /// pointers.
     pub fn lost_references(&self) -> Vec<&SubSchema> {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::llm::{LlmErrorKind, TokenUsage};
 use crate::provider::openai::filtered_for;
 use base::text::cut;
+use base::{Timestamp, retry_after};
 
 /// What is told of what a model wrote instead of a call, in bytes.
 const MAX_WROTE_BYTES: usize = 200;
@@ -300,12 +301,12 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 fn asked_delay(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
     let number = |name: &str| text(headers, name)?.parse::<f64>().ok();
     let until = |time: jiff::Timestamp| (time.as_millisecond() - now.as_millisecond()) as f64 / 1e3;
-    let date = || {
-        let date = jiff::fmt::rfc2822::parse(text(headers, "retry-after")?).ok()?;
-        Some(until(date.timestamp()))
+    let after = || {
+        let now = Timestamp(u64::try_from(now.as_microsecond()).unwrap_or_default());
+        Some(retry_after(text(headers, "retry-after")?, now)?.as_secs_f64())
     };
     let seconds = number("retry-after-ms").map(|ms| ms / 1_000.0);
-    let seconds = seconds.or_else(|| number("retry-after")).or_else(date).or_else(|| {
+    let seconds = seconds.or_else(after).or_else(|| {
         LIMITS
             .iter()
             .filter_map(|(left, reset)| {

@@ -3,11 +3,12 @@
 //! it is.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use base::human::Bytes;
 use base::pointer::child_pointer;
 use config::error::{Error, ErrorCode, Violation};
-use schema::{SchemaVerdict, Validator};
+use schema::{SchemaDocument, SchemaVerdict, Validator};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -126,8 +127,9 @@ impl OverlayConfig {
     /// What in it cannot work with a tool that a server defines in this way.
     pub(super) fn misfits(&self, raw: &Value) -> Vec<String> {
         let schema = &raw["inputSchema"];
+        let whole = SchemaDocument::new(&Arc::new(schema.clone()));
         let mut known = KnownParameters::default();
-        known.collect(schema, schema, &mut { MAX_SCHEMA_PARTS });
+        known.collect(whole.raw(), &whole, &mut { MAX_SCHEMA_PARTS });
         let mut out = Vec::new();
         for (name, change) in &self.parameters {
             let value = change.fixed.as_ref().or(change.default.as_ref());
@@ -177,7 +179,7 @@ impl OverlayConfig {
         }
         if let Some(schema) = object.get_mut("inputSchema").filter(|_| !self.parameters.is_empty())
         {
-            let whole = schema.clone();
+            let whole = SchemaDocument::new(&Arc::new(schema.clone()));
             self.overlay_schema(schema, &whole, &mut { MAX_SCHEMA_PARTS });
             drop_unused_definitions(schema);
         }
@@ -186,7 +188,7 @@ impl OverlayConfig {
 
     /// Changes the parameters in a schema of all arguments, and in those that it is put together
     /// from: references within the `whole` are written out, as others may refer to them too.
-    fn overlay_schema(&self, schema: &mut Value, whole: &Value, left: &mut usize) {
+    fn overlay_schema(&self, schema: &mut Value, whole: &SchemaDocument, left: &mut usize) {
         let Some(schema) = schema.as_object_mut().filter(|_| take_one(left)) else {
             return;
         };
@@ -250,7 +252,7 @@ impl OverlayConfig {
     }
 
     /// Whether the values that are fixed can be those of an alternative.
-    fn may_fit(&self, part: &Value, whole: &Value) -> bool {
+    fn may_fit(&self, part: &Value, whole: &SchemaDocument) -> bool {
         let fixed =
             self.parameters.iter().filter_map(|(name, it)| Some((name, it.fixed.as_ref()?)));
         let object = part.as_object().map(|part| target_of(part, whole).unwrap_or(part));
@@ -259,7 +261,7 @@ impl OverlayConfig {
             let Some(property) = properties.and_then(|all| all.get(name)) else { return true };
             let mut schema = json!({"properties": {name: property}});
             for key in ["$defs", "definitions"] {
-                if let Some(definitions) = whole.get(key) {
+                if let Some(definitions) = whole.raw().get(key) {
                     schema[key] = definitions.clone();
                 }
             }
@@ -425,10 +427,13 @@ const fn take_one(left: &mut usize) -> bool {
     is_left
 }
 
-/// The object that a schema refers to within the whole, by a pointer.
-fn target_of<'w>(schema: &Map<String, Value>, whole: &'w Value) -> Option<&'w Map<String, Value>> {
-    let reference = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
-    whole.pointer(reference)?.as_object().filter(|_| !reference.is_empty())
+/// The object that a schema refers to within the whole, and not the whole itself.
+fn target_of<'w>(
+    schema: &Map<String, Value>,
+    whole: &'w SchemaDocument,
+) -> Option<&'w Map<String, Value>> {
+    let target = whole.referenced(schema.get("$ref")?.as_str()?)?;
+    target.as_object().filter(|_| !std::ptr::eq(target, &**whole.raw()))
 }
 
 /// Takes the definitions out of a schema that nothing in it refers to any more.
@@ -461,8 +466,7 @@ fn drop_unused_definitions(schema: &mut Value) {
             references(value, &mut used);
         }
         // References by any other means than the place of a definition keep all.
-        let is_place = |reference: &&str| reference.starts_with(&format!("#/{key}/"));
-        if !used.iter().all(|it| is_place(it) || it.starts_with("#/")) {
+        if !used.iter().all(|it| it.starts_with("#/") && !it.contains('%')) {
             return;
         }
         let is_used = |used: &HashSet<&str>, name: &str| {
@@ -510,7 +514,7 @@ struct KnownParameters<'s> {
 
 impl<'s> KnownParameters<'s> {
     /// Looks into a schema of all arguments and what it is put together from.
-    fn collect(&mut self, schema: &'s Value, whole: &'s Value, left: &mut usize) {
+    fn collect(&mut self, schema: &'s Value, whole: &'s SchemaDocument, left: &mut usize) {
         let Some(schema) = schema.as_object() else { return };
         let properties = schema.get("properties").and_then(Value::as_object);
         self.names.extend(properties.into_iter().flatten().map(|(name, _)| name.as_str()));
@@ -524,8 +528,7 @@ impl<'s> KnownParameters<'s> {
             return;
         }
         if let Some(reference) = schema.get("$ref") {
-            let place = reference.as_str().and_then(|it| it.strip_prefix('#'));
-            match place.filter(|it| !it.is_empty()).and_then(|it| whole.pointer(it)) {
+            match reference.as_str().and_then(|it| whole.referenced(it)) {
                 Some(target) => self.collect(target, whole, left),
                 None => self.has_more = true,
             }
@@ -600,6 +603,15 @@ mod tests {
             "Alias": {"$ref": "#/$defs/Args"}, "Args": args, "Owner": own,
         }});
         assert_eq!(shown(root), left);
+        // By the other ways to name a definition.
+        let mut anchored = args.clone();
+        anchored["$anchor"] = json!("args");
+        let spaced = json!({"$ref": "#/$defs/My%20Args", "$defs": {"My Args": args, "Owner": own}});
+        let by_anchor = json!({"$ref": "#args", "$defs": {"A": anchored, "Owner": own}});
+        for schema in [spaced, by_anchor] {
+            let shown = shown(schema);
+            assert_eq!(shown["properties"], left["properties"], "{shown}");
+        }
         let joined = json!({"type": "object", "allOf": [{"$ref": "#/definitions/Args"}, {
             "required": ["owner"], "properties": {"owner": {"minLength": 1}},
         }], "definitions": {"Args": args}, "$defs": {"Owner": own}});

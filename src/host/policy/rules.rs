@@ -430,7 +430,7 @@ fn wrong_durations(config: &PolicyConfig) -> Vec<String> {
 }
 
 /// Maximum length of a name or a glob in a message.
-const MAX_TOLD_CHARS: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 
 /// Compiles the overlays of a profile.
 fn overlays(
@@ -445,7 +445,7 @@ fn overlays(
         let tools = RuleMatch { tools, ..RuleMatch::default() };
         let compiled = expand(&place, &tools, &mut entries).err();
         let wrong = overlay.problems().into_iter().chain(compiled);
-        let tool = base::SafeText::cut(&overlay.tool, MAX_TOLD_CHARS);
+        let tool = base::SafeText::cut(&overlay.tool, MAX_SHOWN_CHARS);
         problems.extend(wrong.map(|problem| format!("{place}: {problem} (`{tool}`)")));
     }
     let [tools, ..] = entries;

@@ -192,9 +192,7 @@ impl ProfileMatch {
             && self.subject.as_ref().is_none_or(|list| fits(list, "sub"))
             && self.claims.iter().all(|(claim, list)| fits(list, claim))
     }
-}
 
-impl ProfileMatch {
     /// Whether a claim that it looks at is not in the token, but said to be elsewhere.
     pub(super) fn lacks_claims(&self, claims: &Value, groups: &str) -> bool {
         let of_groups = self.group.is_some().then_some(groups);

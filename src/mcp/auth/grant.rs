@@ -30,7 +30,7 @@ use crate::transport::coding::decoded;
 use crate::transport::moved::{Moved, RedirectReach};
 use crate::transport::remote;
 use base::secret::MASK;
-use base::{SafeText, Secret};
+use base::{Clock, SafeText, Secret, retry_after};
 use config::TlsConfig;
 
 /// What a token endpoint granted.
@@ -440,6 +440,7 @@ async fn post(
         // Each has an assertion and a proof of its own: they are good once.
         let answered = exchange.run(kind, request_of(endpoint, caller, form)?).await;
         let asked = match &answered {
+            // Not where it asks for patience ([`is_passing`]): that is for the caller to have.
             Ok(response) if matches!(response.status().as_u16(), 500 | 502..=504) => {
                 pause_asked(response)
             }
@@ -460,11 +461,11 @@ fn in_tries(tries: usize) -> String {
     if tries > 1 { format!(" (tried {tries} times)") } else { String::new() }
 }
 
-/// The pause that a server asks for, in seconds (RFC 9110, section 10.2.3).
+/// The pause that a server asks for.
 fn pause_asked(response: &http::Response<Vec<u8>>) -> Duration {
     let asked = response.headers().get(http::header::RETRY_AFTER);
-    let asked = asked.and_then(|asked| asked.to_str().ok()?.trim().parse().ok());
-    Duration::from_secs(asked.unwrap_or_default())
+    let asked = asked.and_then(|asked| retry_after(asked.to_str().ok()?, Clock::system().now()));
+    asked.unwrap_or_default()
 }
 
 /// The request that posts a form for a client.

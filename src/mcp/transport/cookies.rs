@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use url::{Host, Url};
 
 use base::address::is_loopback;
+use base::{Clock, Timestamp};
 
 /// The cookies that one server has set.
 #[derive(Default)]
@@ -80,7 +81,7 @@ impl Cookie {
         let mut parts = line.split(';');
         let (name, value) = parts.next()?.split_once('=')?;
         let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
-        let mut path = None;
+        let (mut path, mut expires) = (None, None);
         let (mut ends, mut is_over, mut is_secure, mut has_domain) = (None, false, false, false);
         for part in parts {
             let (key, given) = part.split_once('=').unwrap_or((part, ""));
@@ -98,10 +99,14 @@ impl Cookie {
                         Instant::now().checked_add(left)
                     });
                 }
-                // A session is short; only an end that is past matters.
-                "expires" if ends.is_none() => is_over |= given.contains("1970"),
+                "expires" => expires = Timestamp::from_http_date(given),
                 _ => {}
             }
+        }
+        // The age counts where both are named (RFC 6265, section 5.3).
+        if let Some(at) = expires.filter(|_| ends.is_none() && !is_over) {
+            let left = at.since(Clock::system().now());
+            (is_over, ends) = (left.is_zero(), Instant::now().checked_add(left));
         }
         let path = path.map_or_else(|| default_path(url), str::to_owned);
         let is_safe = url.scheme() == "https" || is_loopback(url);
@@ -208,6 +213,12 @@ mod tests {
             ("=1; Path=/", AT, false),
             ("none", AT, false),
             ("route=1; Max-Age=0; Path=/", AT, false),
+            ("route=1; expires=Tue, 12-Oct-1999 00:00:00 GMT; Path=/", AT, false),
+            ("route=1; expires=Sat, 05-Dec-2037 09:10:00 GMT; Path=/", AT, true),
+            ("route=1; expires=Sunday, 06-Nov-94 08:49:37 GMT; Path=/", AT, false),
+            ("route=1; expires=Sun Nov  6 08:49:37 1994; Path=/", AT, false),
+            ("route=1; Max-Age=60; expires=Thu, 01 Jan 1970 00:00:00 GMT; Path=/", AT, true),
+            ("route=1; expires=soon; Path=/", AT, true),
         ] {
             let cookies = SessionCookies::default();
             set(&cookies, AT, &[line]);

@@ -529,16 +529,7 @@ fn a_call_shows_what_happens_while_it_runs_and_where_its_time_went() {
     };
     screen.progress(1, step, Timestamp(1_000_000));
     screen.log(&SafeText::line("found it"), Timestamp(1_500_000));
-    let mut view = host::CallView {
-        id: CallId(1),
-        server: ServerName::new("memory"),
-        method: "tools/call".into(),
-        target: SafeText::line("add"),
-        started: Timestamp(0),
-        waiting: Duration::ZERO,
-        is_waiting: true,
-        progress: None,
-    };
+    let mut view = waiting_call();
     screen.follow(1, &view, vec![ask(1, "sampling")], Timestamp(2_000_000));
     let running = drawn(&mut screen, 100, 24);
     for part in ["1 of 2 · half way", "found it", "asks you", "sent ├", "sampling: you", "▶"] {
@@ -554,6 +545,20 @@ fn a_call_shows_what_happens_while_it_runs_and_where_its_time_went() {
     assert!(ended.contains("sent ├") && ended.contains('┤'), "{ended}");
 }
 
+/// A call that waits for the user.
+fn waiting_call() -> host::CallView {
+    host::CallView {
+        id: CallId(1),
+        server: ServerName::new("memory"),
+        method: "tools/call".into(),
+        target: SafeText::line("add"),
+        started: Timestamp(0),
+        waiting: Duration::ZERO,
+        is_waiting: true,
+        progress: None,
+    }
+}
+
 fn ask(id: u64, what: &str) -> CallAsk {
     let says = SafeText::line(&format!("question {id}?"));
     CallAsk { id: ApprovalId(id), what: SafeText::line(what), says }
@@ -563,16 +568,7 @@ fn ask(id: u64, what: &str) -> CallAsk {
 fn a_call_that_waits_with_several_requests_names_each_and_says_how_many_are_left() {
     let mut screen = screen(sum());
     press(&mut screen, "2<f8>");
-    let view = host::CallView {
-        id: CallId(1),
-        server: ServerName::new("memory"),
-        method: "tools/call".into(),
-        target: SafeText::line("add"),
-        started: Timestamp(0),
-        waiting: Duration::ZERO,
-        is_waiting: true,
-        progress: None,
-    };
+    let view = waiting_call();
     let all = [ask(1, "elicitation"), ask(2, "sampling"), ask(3, "roots")];
     screen.follow(1, &view, all.to_vec(), Timestamp(2_000_000));
     let shown = drawn(&mut screen, 100, 24);
