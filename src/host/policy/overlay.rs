@@ -433,7 +433,7 @@ fn target_of<'w>(
     whole: &'w SchemaDocument,
 ) -> Option<&'w Map<String, Value>> {
     let target = whole.referenced(schema.get("$ref")?.as_str()?)?;
-    target.as_object().filter(|_| !std::ptr::eq(target, &**whole.raw()))
+    target.as_object().filter(|_| !std::ptr::eq(target, Arc::as_ptr(whole.raw())))
 }
 
 /// Takes the definitions out of a schema that nothing in it refers to any more.

@@ -35,6 +35,11 @@ impl NextKeys {
         Self { title, scope, keys }
     }
 
+    /// Columns of the longest of the keys.
+    fn key_columns(&self) -> u16 {
+        self.keys.iter().map(|one| width(&one.key)).max().unwrap_or(0).max(3)
+    }
+
     /// Those keys.
     pub fn keys(&self) -> &[NextKey] {
         &self.keys
@@ -50,7 +55,8 @@ impl Screen for NextKeys {
         let columns = |one: &NextKey| {
             width(&one.help) + one.disabled.as_ref().map_or(0, |why| width(why) + 4)
         };
-        let widest = self.keys.iter().map(columns).max().unwrap_or(0) + 9;
+        let widest = self.keys.iter().map(columns).max().unwrap_or(0);
+        let widest = widest + self.key_columns() + 6;
         let most = MAX_COLUMNS.min(whole.width);
         let height = u16::try_from(self.keys.len()).unwrap_or(u16::MAX).saturating_add(3);
         Some((self.title.clone(), widest.max(width(&self.title) + 6).min(most), height))
@@ -96,11 +102,13 @@ impl Screen for NextKeys {
 
     fn render(&self, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
+        let columns = self.key_columns();
         for (row, one) in (0..area.height).zip(&self.keys) {
             let is_off = one.disabled.is_some();
             let (key, text) =
                 if is_off { (Role::Faint, Role::Faint) } else { (Role::Key, Role::Text) };
-            pen.at(0, row).left(&one.key, 3, cx.style(key)).skip(1).put(&one.help, cx.style(text));
+            pen.at(0, row).left(&one.key, columns, cx.style(key));
+            pen.skip(1).put(&one.help, cx.style(text));
             if let Some(why) = &one.disabled {
                 pen.put(ink!("  ({})", why), cx.style(Role::Faint));
             }
