@@ -346,6 +346,11 @@ impl FormState {
                 let empty = field.and_then(|field| empty(&field.merged));
                 when(empty.is_some(), "only a text, a list or an object can be empty")
             }
+            Action::AddItem => when(self.takes_items(), "nothing here takes items or entries"),
+            Action::RemoveItem => when(
+                row.is_some_and(|row| row.removable) || self.item_here().is_some(),
+                "this is no item, and no entry that was added",
+            ),
             Action::DuplicateItem | Action::MoveUp | Action::MoveDown => {
                 when(self.item_here().is_some(), "this is no item of a list")
             }

@@ -125,3 +125,26 @@ fn the_keys_of_a_list_are_named_as_the_protocol_does_and_only_where_they_do_some
     let (line, screen) = foot(&mut driver);
     assert!(line.contains("f5 call") && !line.contains("insert"), "{screen}");
 }
+
+#[test]
+fn the_list_after_the_key_for_more_names_every_key_whole_and_says_what_does_nothing_here() {
+    let schema = serde_json::json!({"type": "object",
+        "properties": {"drink": {"type": "string"}}});
+    let mut driver = Driver::new();
+    let question = serde_json::json!({"message": "Which?", "requestedSchema": schema});
+    driver.ask(RequestKind::Elicitation, question);
+    driver.shown();
+    driver.keys("\x07");
+    crate::tui::draw(&mut driver.app, 120, 40);
+    driver.keys("\u{e002}");
+    let screen = crate::tui::draw(&mut driver.app, 120, 40);
+    let row = |word: &str| {
+        let found = screen.lines().find(|row| row.contains(word));
+        found.unwrap_or_else(|| panic!("{word}: {screen}")).to_owned()
+    };
+    assert!(row("Move this item down").contains("│ down Move"), "{screen}");
+    for word in ["Add an item", "Remove this item", "Duplicate this item"] {
+        assert!(row(word).contains('('), "{word}: {screen}");
+    }
+    assert!(!row("Unset the value").contains('('), "{screen}");
+}
