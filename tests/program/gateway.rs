@@ -1716,6 +1716,9 @@ fn the_shipped_deployment_files_fit_the_program() {
     let unit = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let unit: Vec<String> = unit.split(' ').skip(1).map(str::to_owned).collect();
     let container = read("Containerfile");
+    // A cluster that wants no root believes numbers alone.
+    let user = container.lines().find_map(|line| line.strip_prefix("USER ")).unwrap();
+    assert!(user.split(':').all(|id| id.parse::<u32>().is_ok_and(|id| id > 0)), "{user}");
     let container = container.lines().find_map(|line| line.strip_prefix("CMD ")).unwrap();
     let container: Vec<String> = serde_json::from_str(container).unwrap();
     let compose = read("compose.yml");

@@ -156,6 +156,44 @@ fn the_installer_installs_what_was_published_and_nothing_else() {
     assert!(!refused.status.success() && !own.exists());
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(why.contains("is not what was published"), "{why}");
+    // A small system has nothing that fetches.
+    let few = folder.path().join("few");
+    std::fs::create_dir(&few).expect("a folder");
+    for name in ["uname", "mktemp", "rm"] {
+        let mut places = ["/usr/bin", "/bin"].iter().map(|place| Path::new(place).join(name));
+        let found = places.find(|path| path.exists()).expect("a command of every system");
+        std::os::unix::fs::symlink(found, few.join(name)).expect("linked");
+    }
+    let refused = Command::new("/bin/sh").arg(&script).env("PATH", &few).output().expect("sh runs");
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("curl or wget is needed"), "{why}");
+}
+
+#[test]
+fn workflows_run_actions_of_one_commit_and_leave_no_token_in_the_checkout() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".github/workflows");
+    let files = std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
+    let mut actions = 0;
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a workflow");
+        for (number, line) in text.lines().enumerate() {
+            let Some((_, action)) = line.split_once("uses: ") else { continue };
+            let place = format!("{}:{}: {action}", file.display(), number + 1);
+            let (_, pin) = action.split_once('@').expect(&place);
+            let (commit, version) = pin.split_once(" # v").expect(&place);
+            let is_commit = commit.len() == 40 && commit.chars().all(|c| c.is_ascii_hexdigit());
+            assert!(is_commit && version.starts_with(|c: char| c.is_ascii_digit()), "{place}");
+            let mut below = text.lines().skip(number + 1).take(2);
+            let is_bare = !below.any(|line| line.trim() == "persist-credentials: false");
+            assert!(!action.starts_with("actions/checkout@") || !is_bare, "{place}");
+            actions += 1;
+        }
+        // What a run is given goes by the environment, never into the text of a script.
+        let mut scripts =
+            text.lines().filter(|line| line.contains("${{ matrix.") && line.contains("run:"));
+        assert_eq!(scripts.next(), None, "{}", file.display());
+    }
+    assert!(actions > 10, "{actions}");
 }
 
 #[test]
@@ -173,5 +211,30 @@ fn a_package_says_no_older_c_library_than_its_program_needs() {
         let why = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.success(), is_made, "{needs}: {why}");
         assert!(is_made || why.contains("needs glibc 2.35"), "{why}");
+    }
+}
+
+/// What Windows refuses in names of files, and what macOS and Windows take for the same name.
+#[test]
+fn every_file_can_be_checked_out_on_every_system() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let Ok(done) = Command::new("git").args(["-C", root, "ls-files", "-z"]).output() else {
+        return;
+    };
+    let listed = String::from_utf8(done.stdout).expect("names in UTF-8");
+    let mut known = BTreeMap::new();
+    for file in listed.split('\0').filter(|file| !file.is_empty()) {
+        for part in file.split('/') {
+            let stem = part.split('.').next().unwrap_or_default().to_ascii_lowercase();
+            let is_device = matches!(&*stem, "con" | "prn" | "aux" | "nul")
+                || matches!(stem.strip_prefix("com").or(stem.strip_prefix("lpt")),
+                    Some(number) if number.len() == 1 && number.parse::<u8>().is_ok());
+            let is_odd = part.contains([':', '?', '*', '<', '>', '|', '"', '\\']);
+            assert!(!is_device && !is_odd && !part.ends_with(['.', ' ']), "{file}");
+        }
+        assert!(file.len() <= 150, "{file}");
+        if let Some(other) = known.insert(file.to_lowercase(), file) {
+            panic!("{file} and {other} differ in case alone");
+        }
     }
 }
