@@ -48,7 +48,7 @@ fn what_is_approved_runs_until_it_changes_or_is_taken_back() {
     assert_eq!(call().code, Some(0));
 
     let text = std::fs::read_to_string(bench.path().join("mcp.json")).expect("it is there");
-    bench.write("mcp.json", &text.replace("first", "second"));
+    bench.write("mcp.json", &text.replace("\"first\"", "\"second\""));
     let changed = trust(&bench, &["list"]);
     assert_eq!(changed.code, Some(1));
     let says = |sign: &str, word: &str| {
