@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -23,6 +23,7 @@ use tokio::sync::broadcast;
 use super::exposure::listing;
 use super::found::ToolListing;
 use super::outside::Outside;
+use super::sessions::ClientSession;
 use super::state::Gateway;
 use super::tokens::Client;
 use base::{LogLevel, ServerName};
@@ -156,8 +157,10 @@ pub(super) fn log_level(level: impl Serialize) -> LogLevel {
 
 /// Where notifications go.
 pub(super) enum Recipient {
-    /// Its session (up to 2025-11-25).
-    Session(Peer<RoleServer>),
+    /// Its session over HTTP (up to 2025-11-25), unless it has ended.
+    Session(Weak<ClientSession>),
+    /// The other end of the pipe (up to 2025-11-25).
+    Pipe(Peer<RoleServer>),
     /// Its `subscriptions/listen` (from 2026-07-28); it rejects what was not requested.
     Listener(SubscriptionSink),
 }
@@ -167,7 +170,16 @@ impl Recipient {
     fn notify(&self, notification: impl Into<ServerNotification>) -> BoxFuture<'_, ()> {
         let notification = notification.into();
         match self {
-            Self::Session(peer) => peer.send_notification(notification).map(drop).boxed(),
+            Self::Session(session) => {
+                let session = session.upgrade();
+                async move {
+                    if let Some(session) = session {
+                        session.notify(notification).await;
+                    }
+                }
+                .boxed()
+            }
+            Self::Pipe(peer) => peer.send_notification(notification).map(drop).boxed(),
             Self::Listener(sink) => sink.send(notification).map(drop).boxed(),
         }
     }

@@ -194,10 +194,12 @@ impl GatewayService {
         let router = router(&self.gateway, &self.stop, self.beside);
         let ending = {
             let (stop, streams) = (stop.clone(), self.stop.clone());
+            let gateway = Arc::clone(&self.gateway);
             async move {
                 stop.cancelled().await;
                 // Event streams never end on their own; calls in flight may finish.
                 streams.cancel();
+                gateway.sessions.end_all();
             }
         };
         let serving = serve(self.listener, router, &stop);

@@ -2,25 +2,27 @@
 //! them share the upstream sessions.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 #[expect(deprecated, reason = "clients up to 2025-11-25 send it")]
 use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientNotification,
-    ClientRequest, CompleteRequestParams, CompleteResult, CustomNotification, CustomRequest,
-    CustomResult, DetailedTask, ErrorCode as RpcCode, ErrorData, Extensions,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientCapabilities,
+    ClientNotification, ClientRequest, CompleteRequestParams, CompleteResult, CustomNotification,
+    CustomRequest, CustomResult, DetailedTask, ErrorCode as RpcCode, ErrorData, Extensions,
     GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetSkillRequestParams,
     GetSkillResult, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
     InitializeResult, InputResponses, ListPromptsResult, ListResourceTemplatesResult,
     ListResourcesResult, ListSkillsResult, ListToolsResult, PaginatedRequestParams, ProgressToken,
     ProtocolVersion, ReadResourceDirectoryRequestParams, ReadResourceRequestParams,
     ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
-    ServerRequest, ServerResult, Skill, SubscribeRequestParams, SubscriptionFilter, Task,
-    TaskPayload, TaskStatus, Tool, UnsubscribeRequestParams, UpdateTaskParams,
+    ServerNotification, ServerRequest, ServerResult, Skill, SubscribeRequestParams,
+    SubscriptionFilter, Task, TaskPayload, TaskStatus, Tool, UnsubscribeRequestParams,
+    UpdateTaskParams,
 };
 use rmcp::service::{
     NotificationContext, OriginatingRequestId, RequestContext, SubscriptionContext,
@@ -40,7 +42,7 @@ use super::found::ToolListing;
 use super::misfit::misfit;
 use super::outside::{Outside, settled};
 use super::raw::{SentNumbers, Whole};
-use super::sessions::{ClientSession, PROGRESS, SessionResponder};
+use super::sessions::{ClientSession, PROGRESS, SessionServer};
 use super::skills::{self, SKILLS_EXTENSION};
 use super::state::Gateway;
 use super::store::ParkedCall;
@@ -161,13 +163,12 @@ impl Face {
         Ok(whole.take().map_or(result, |whole| CustomResult(whole).into()))
     }
 
-    /// The handler for the requests of a session.
-    fn answering(&self) -> SessionResponder {
-        let face = Arc::new(self.clone());
-        Box::new(move |request, context| {
-            let face = Arc::clone(&face);
-            async move { face.answer(request, context).await }.boxed()
-        })
+    /// Starts notifying the client of changes (protocol up to 2025-11-25).
+    fn follow(&self, extensions: &Extensions, to: Recipient) {
+        let Ok(client) = self.client(extensions) else { return };
+        let (gateway, interest) = (Arc::clone(&self.gateway), Arc::clone(&self.interest));
+        let following = follow(gateway, client, interest, to);
+        self.following.get_or_init(|| AbortOnDropHandle::new(tokio::spawn(following)));
     }
 
     fn client(&self, extensions: &Extensions) -> Result<Client, ErrorData> {
@@ -190,12 +191,12 @@ impl Face {
     /// Identifies the client of a request, and records the name and version it reports.
     async fn known(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
         let client = self.client(&context.extensions)?;
-        let info = context.client_info();
+        let info = client_info(context);
         // Decks do not wait, to avoid a deadlock between two; `list_changed` notifies them later.
         if !info.as_ref().is_some_and(is_deck) {
             self.gateway.started().await;
         }
-        if let (Some(info), Some(version)) = (info, context.protocol_version()) {
+        if let (Some(info), Some(version)) = (info, protocol_version(context)) {
             let name = format!("{} {}", info.name, info.version);
             self.gateway.options.clients.introduced(&client.principal(), &name, version.as_str());
         }
@@ -251,7 +252,7 @@ impl Face {
         });
         let own = own_tools(&shown).into_iter().map(WrittenValue::from);
         let entries = own.chain(entries);
-        let entries: WrittenValue = if context.client_info().as_ref().is_some_and(is_deck) {
+        let entries: WrittenValue = if client_info(context).as_ref().is_some_and(is_deck) {
             // Limits hops: entries of decks that list each other would otherwise multiply.
             let near = entries.filter_map(|mut raw| {
                 let hops = raw["_meta"][HOPS_KEY].as_u64().unwrap_or(0);
@@ -320,12 +321,12 @@ impl Face {
                 Some(progress) = progressed.recv() => {
                     if let Some(token) = &token {
                         let sent = progress_of(token, &progress);
-                        let _ = context.peer.send_notification(sent.into()).await;
+                        notify(context, sent.into()).await;
                     }
                 }
                 Some(notice) = async { next_notice(notices.as_mut()?).await } => {
                     if let Some(logged) = logged_during(&notice, Some(call.line.call), level) {
-                        let _ = context.peer.send_notification(logged).await;
+                        notify(context, logged).await;
                     }
                 }
                 outcome = &mut call.outcome => {
@@ -361,7 +362,7 @@ impl Face {
                 Some(()) = forwarded.next(), if !forwarded.is_empty() => {}
                 () = &mut long, if may_become_task => {
                     call.detach();
-                    let capabilities = context.client_capabilities().unwrap_or_default();
+                    let capabilities = client_capabilities(context).unwrap_or_default();
                     let (client, progress) = (client.clone(), progressed);
                     let long = LongCall { call, client, progress, capabilities };
                     match self.gateway.tasks.begin(self.gateway.host.clock(), long).await {
@@ -477,14 +478,14 @@ impl Face {
 
 /// Whether the client shows the pages of tools (MCP Apps).
 fn shows_apps(context: &RequestContext<RoleServer>) -> bool {
-    let extensions = context.client_capabilities().and_then(|all| all.extensions);
+    let extensions = client_capabilities(context).and_then(|all| all.extensions);
     extensions.is_some_and(|all| all.contains_key(APPS_EXTENSION))
 }
 
 /// Whether the client can follow a task (2026-07-28).
 fn declares_tasks(context: &RequestContext<RoleServer>) -> bool {
     is_modern(context)
-        && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
+        && client_capabilities(context).is_some_and(|capabilities| capabilities.supports_tasks())
 }
 
 impl Gateway {
@@ -655,9 +656,59 @@ impl McpOperation {
 
 /// Whether the request's protocol has no server-to-client requests (from 2026-07-28).
 fn is_modern(context: &RequestContext<RoleServer>) -> bool {
-    context
-        .protocol_version()
+    protocol_version(context)
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+/// The session of a request over HTTP (up to 2025-11-25).
+fn session_of(context: &RequestContext<RoleServer>) -> Option<&Arc<ClientSession>> {
+    context.extensions.get::<Arc<ClientSession>>()
+}
+
+/// What the client said of itself when its session began.
+fn introduced(context: &RequestContext<RoleServer>) -> Option<&InitializeRequestParams> {
+    session_of(context)?.client()
+}
+
+fn client_info(context: &RequestContext<RoleServer>) -> Option<Implementation> {
+    context.client_info().or_else(|| introduced(context).map(|client| client.client_info.clone()))
+}
+
+fn client_capabilities(context: &RequestContext<RoleServer>) -> Option<ClientCapabilities> {
+    let introduced = || introduced(context).map(|client| client.capabilities.clone());
+    context.client_capabilities().or_else(introduced)
+}
+
+fn protocol_version(context: &RequestContext<RoleServer>) -> Option<ProtocolVersion> {
+    let agreed = || introduced(context).map(|client| client.protocol_version.clone());
+    context.protocol_version().or_else(agreed)
+}
+
+/// Sends a notification on the stream of a request.
+async fn notify(context: &RequestContext<RoleServer>, notification: ServerNotification) {
+    match session_of(context) {
+        Some(session) => session.notify(notification).await,
+        None => _ = context.peer.send_notification(notification).await,
+    }
+}
+
+/// Sends a request on the stream of another one; returns the answer, unless the client has gone.
+async fn request(context: &RequestContext<RoleServer>, request: ServerRequest) -> Option<Answer> {
+    let answer = match session_of(context) {
+        Some(session) => session.request(request).await,
+        None => match context.peer.send_request(request).await {
+            Ok(result) => Ok(result),
+            Err(rmcp::service::ServiceError::McpError(error)) => Err(Some(error)),
+            Err(_) => Err(None),
+        },
+    };
+    match answer {
+        Ok(result) => serde_json::to_value(result).ok().map(Answer::Result),
+        Err(error) => error.map(|error| Answer::Refuse {
+            code: i64::from(error.code.0),
+            message: base::text::SafeText::line(&error.message).to_string(),
+        }),
+    }
 }
 
 /// Whether a server does not know what it was asked for.
@@ -714,7 +765,7 @@ fn reply(
 
 /// Returns the request if the client can answer it; otherwise declines, and the operator gets it.
 fn answerable(context: &RequestContext<RoleServer>, ask: BridgedRequest) -> Option<BridgedRequest> {
-    let capabilities = context.client_capabilities().unwrap_or_default();
+    let capabilities = client_capabilities(context).unwrap_or_default();
     let parts = context.extensions.get::<axum::http::request::Parts>();
     let reads_events = parts.is_none_or(|parts| parts.extensions.get::<JsonOnly>().is_none());
     // A client that reads nothing but the answer cannot be asked (up to 2025-11-25).
@@ -743,36 +794,38 @@ fn unanswered(kind: &RequestKind) -> Answer {
 /// Forwards a server's request to the client, on the stream of the call that caused it.
 async fn forward(context: &RequestContext<RoleServer>, ask: BridgedRequest) {
     let method = ask.request.kind.method().to_owned();
-    let mut request = CustomRequest::new(method, Some((*ask.request.params).clone()));
-    request.extensions.insert(OriginatingRequestId(context.id.clone()));
-    let session = context.extensions.get::<Arc<ClientSession>>().cloned();
+    let mut sent = CustomRequest::new(method, Some((*ask.request.params).clone()));
+    sent.extensions.insert(OriginatingRequestId(context.id.clone()));
     let absent = async {
-        match session {
+        match session_of(context) {
             Some(session) => session.abandoned().await,
             None => std::future::pending().await,
         }
     };
-    let result = tokio::select! {
+    let reply = tokio::select! {
         biased;
-        result = context.peer.send_request(ServerRequest::CustomRequest(request)) => result,
-        () = absent => {
-            let _ = ask.reply.send(Some(unanswered(&ask.request.kind)));
-            return;
-        }
-    };
-    let reply = match result {
-        Ok(result) => serde_json::to_value(result).ok().map(Answer::Result),
-        Err(rmcp::service::ServiceError::McpError(error)) => Some(Answer::Refuse {
-            code: i64::from(error.code.0),
-            message: base::text::SafeText::line(&error.message).to_string(),
-        }),
-        Err(_) => None,
+        reply = request(context, ServerRequest::CustomRequest(sent)) => reply,
+        () = absent => Some(unanswered(&ask.request.kind)),
     };
     let _ = ask.reply.send(reply);
 }
 
-// What takes long or seldom happens is boxed: each session keeps the room of the largest of these
-// futures for as long as it lives, as the task of its handshake waits for its end.
+impl SessionServer for Face {
+    fn respond(
+        self: Arc<Self>,
+        request: ClientRequest,
+        context: RequestContext<RoleServer>,
+    ) -> BoxFuture<'static, Result<ServerResult, ErrorData>> {
+        async move { self.answer(request, context).await }.boxed()
+    }
+
+    fn client_ready(&self, session: Weak<ClientSession>, extensions: &Extensions) {
+        self.follow(extensions, Recipient::Session(session));
+    }
+}
+
+// What takes long or seldom happens is boxed: each call takes the room of the largest of these
+// futures.
 #[expect(deprecated, reason = "clients up to 2025-11-25 subscribe and log so")]
 impl ServerHandler for Face {
     fn get_info(&self) -> ServerConfig {
@@ -1166,24 +1219,23 @@ impl ServerHandler for Face {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
-        if let Some(session) = context.extensions.get::<Arc<ClientSession>>() {
-            session.answered_by(context.peer, self.answering());
-        }
         let mut result = self.negotiate_initialize(&request)?;
         let client = self.client(&context.extensions)?;
         let catalog = self.gateway.catalog(&client, &self.gateway.host.snapshot());
         if listing(&self.gateway, &client, &catalog).is_search() {
             result.instructions = Some(SEARCH_INSTRUCTIONS.to_owned());
         }
+        if let Some(session) = session_of(&context) {
+            let mut client = request;
+            client.protocol_version = result.protocol_version.clone();
+            session.run(client, Arc::new(self.clone()));
+        }
         Ok(result)
     }
 
-    /// Starts notifying the client of changes (protocol up to 2025-11-25).
+    /// The client of the pipe is ready (protocol up to 2025-11-25).
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let Ok(client) = self.client(&context.extensions) else { return };
-        let (gateway, interest) = (Arc::clone(&self.gateway), Arc::clone(&self.interest));
-        let following = follow(gateway, client, interest, Recipient::Session(context.peer));
-        let _ = self.following.set(AbortOnDropHandle::new(tokio::spawn(following)));
+        self.follow(&context.extensions, Recipient::Pipe(context.peer));
     }
 }
 

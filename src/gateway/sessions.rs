@@ -1,30 +1,32 @@
 //! Sessions of the protocol up to 2025-11-25 (basic/transports, "Session Management"). Sent events
 //! are buffered for a while, so that a client whose connection broke can resume after the last one
 //! it received ("Resumability and Redelivery"); with replicas they are kept in the shared store, so
-//! that any replica can resume. Requests are dispatched directly to their handler and messages to
-//! the client's streams: a quick call needs no task of its own, and an idle session is small.
+//! that any replica can resume. rmcp only shakes hands: after that, messages of the client go
+//! directly to their handler and messages to the client directly to its streams. So a quick call
+//! needs no task of its own, and an idle session has neither a connection of rmcp nor its queues.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::io::{Error, ErrorKind};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomResult, ErrorData,
-    GetExtensions as _, GetMeta as _, ProgressToken, RequestId, ServerJsonRpcMessage,
-    ServerNotification, ServerResult,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, CustomResult, ErrorData,
+    Extensions, GetExtensions as _, GetMeta as _, InitializeRequestParams, ProgressToken,
+    RequestId, ServerJsonRpcMessage, ServerNotification, ServerRequest, ServerResult,
 };
 use rmcp::service::{OriginatingRequestId, RequestContext};
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_server::session::{
     RestoreOutcome, ServerSseMessage, SessionId, SessionManager,
 };
-use rmcp::{Peer, RoleServer};
+use rmcp::{Peer, RoleServer, ServerHandler};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -71,15 +73,45 @@ const ABSENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for requests in flight to finish after their session has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers a request of a session.
-pub(super) type SessionResponder = Box<
-    dyn Fn(
-            ClientRequest,
-            RequestContext<RoleServer>,
-        ) -> BoxFuture<'static, Result<ServerResult, ErrorData>>
-        + Send
-        + Sync,
->;
+/// The server that a session is with.
+pub(super) trait SessionServer: Send + Sync {
+    /// Answers a request of the session's client.
+    fn respond(
+        self: Arc<Self>,
+        request: ClientRequest,
+        context: RequestContext<RoleServer>,
+    ) -> BoxFuture<'static, Result<ServerResult, ErrorData>>;
+
+    /// The client is ready (`notifications/initialized`).
+    fn client_ready(&self, session: Weak<ClientSession>, extensions: &Extensions);
+}
+
+/// A session after its handshake.
+struct RunningSession {
+    /// What the client said of itself, with the protocol version that was agreed on.
+    client: Arc<InitializeRequestParams>,
+    server: Arc<dyn SessionServer>,
+}
+
+/// The requests that a client has been sent and has not answered.
+#[derive(Default)]
+struct ClientQuestions {
+    /// Number of requests so far.
+    made: u32,
+    waiting: HashMap<RequestId, oneshot::Sender<Result<ClientResult, ErrorData>>>,
+}
+
+/// One of them; it is forgotten when this is dropped.
+struct ClientQuestion<'s> {
+    session: &'s ClientSession,
+    id: RequestId,
+}
+
+impl Drop for ClientQuestion<'_> {
+    fn drop(&mut self) {
+        self.session.asked.lock().waiting.remove(&self.id);
+    }
+}
 
 type StreamReader = mpsc::Sender<ServerSseMessage>;
 type StreamEvents = mpsc::Receiver<ServerSseMessage>;
@@ -99,7 +131,6 @@ pub(crate) struct ClientSessions {
 
 #[derive(Clone)]
 struct OpenStream {
-    inbox: mpsc::Sender<Box<ClientJsonRpcMessage>>,
     session: Arc<ClientSession>,
     /// Id of the token that owns the session: knowing a session id alone grants no access.
     owner: Option<Arc<str>>,
@@ -109,8 +140,14 @@ struct OpenStream {
 pub(super) struct ClientSession {
     sent: Mutex<SentEvent>,
     kept: Option<Arc<dyn SharedStore>>,
-    /// Answers its requests; set when the handshake begins.
-    server: OnceLock<(Peer<RoleServer>, SessionResponder)>,
+    /// Takes the client's `initialize` to rmcp.
+    first: Mutex<Option<oneshot::Sender<Box<ClientJsonRpcMessage>>>>,
+    /// Set by the handshake.
+    running: OnceLock<RunningSession>,
+    /// Whether rmcp has been told that its part, the handshake, is over.
+    is_released: AtomicBool,
+    /// What the client has been asked.
+    asked: Mutex<ClientQuestions>,
     /// Requests in flight; `over` cancels them when the session ends.
     calls: TaskTracker,
     over: CancellationToken,
@@ -152,10 +189,26 @@ struct ClientStream {
     room: Option<OwnedSemaphorePermit>,
 }
 
-/// The server's end of a session.
+/// The connection over which rmcp shakes hands with a client. It ends after `initialize`.
 pub(crate) struct SessionPipe {
-    inbox: mpsc::Receiver<Box<ClientJsonRpcMessage>>,
+    first: Option<oneshot::Receiver<Box<ClientJsonRpcMessage>>>,
     session: Arc<ClientSession>,
+}
+
+/// A connection that has ended.
+struct EndedPipe;
+
+/// A server that is never asked anything.
+struct NoServer;
+
+impl ServerHandler for NoServer {}
+
+/// Stands for the peer that rmcp wants in each request: sessions send their messages themselves, and
+/// a peer of their own would take 16 kB each.
+fn stand_in() -> Peer<RoleServer> {
+    static STAND_IN: OnceLock<Peer<RoleServer>> = OnceLock::new();
+    let ended = || rmcp::service::serve_directly(NoServer, EndedPipe, None).peer().clone();
+    STAND_IN.get_or_init(ended).clone()
 }
 
 /// An event as stored.
@@ -325,6 +378,16 @@ impl SentEvent {
         Some(events)
     }
 
+    /// Cancels a request, which gets no answer.
+    fn cancel(&mut self, request: &RequestId) {
+        let of = |stream: &&mut ClientStream| stream.request.as_ref() == Some(request);
+        if let Some(stream) = self.streams.iter_mut().rfind(of) {
+            stream.over = Some(Instant::now());
+            stream.readers.clear();
+            stream.cancel.cancel();
+        }
+    }
+
     /// Whether a connection or request is open.
     fn is_in_use(&mut self) -> bool {
         let mut waits = self.streams.iter_mut();
@@ -333,9 +396,118 @@ impl SentEvent {
 }
 
 impl ClientSession {
-    /// Sets the handler for the session's requests.
-    pub fn answered_by(&self, peer: Peer<RoleServer>, answering: SessionResponder) {
-        let _ = self.server.set((peer, answering));
+    /// Ends the handshake: from now on `server` answers.
+    pub fn run(&self, client: InitializeRequestParams, server: Arc<dyn SessionServer>) {
+        let _ = self.running.set(RunningSession { client: Arc::new(client), server });
+    }
+
+    /// What the client said of itself, with the protocol version that was agreed on.
+    pub fn client(&self) -> Option<&InitializeRequestParams> {
+        self.running.get().map(|running| &*running.client)
+    }
+
+    /// Sends a notification to the client.
+    pub async fn notify(&self, notification: ServerNotification) {
+        self.send(ServerJsonRpcMessage::notification(notification)).await;
+    }
+
+    /// Sends a request to the client and returns its answer.
+    ///
+    /// # Errors
+    /// The client's error; `None` when the session has ended.
+    pub async fn request(&self, request: ServerRequest) -> Result<ClientResult, Option<ErrorData>> {
+        let (reply, answer) = oneshot::channel();
+        let id = {
+            let mut asked = self.asked.lock();
+            asked.made += 1;
+            let id = RequestId::Number(asked.made.into());
+            asked.waiting.insert(id.clone(), reply);
+            id
+        };
+        let open = ClientQuestion { session: self, id };
+        let answered = async {
+            self.send(ServerJsonRpcMessage::request(request, open.id.clone())).await;
+            answer.await
+        };
+        match self.over.run_until_cancelled(answered).await {
+            Some(Ok(answer)) => answer.map_err(Some),
+            Some(Err(_)) | None => Err(None),
+        }
+    }
+
+    /// Starts answering a request.
+    fn respond(
+        self: &Arc<Self>,
+        message: ClientJsonRpcMessage,
+        cancel: CancellationToken,
+    ) -> Result<RunningRequest, Error> {
+        let (ClientJsonRpcMessage::Request(request), Some(running)) = (message, self.running.get())
+        else {
+            return Err(Error::new(ErrorKind::InvalidInput, "no request of an open session"));
+        };
+        let (id, mut request) = (request.id, request.request);
+        let mut context = RequestContext::new(id.clone(), stand_in());
+        context.ct = cancel.clone();
+        context.meta = std::mem::take(request.get_meta_mut());
+        context.extensions = std::mem::take(request.extensions_mut());
+        context.extensions.insert(Arc::clone(self));
+        let (answer, session) =
+            (Arc::clone(&running.server).respond(request, context), Arc::clone(self));
+        let answered = self.calls.track_future(async move {
+            let message = match answer.await {
+                Ok(result) => ServerJsonRpcMessage::response(result, id),
+                Err(error) => ServerJsonRpcMessage::error(error, Some(id)),
+            };
+            // Cancelled requests get no answer.
+            if !cancel.is_cancelled() {
+                session.send(message).await;
+            }
+        });
+        Ok(RunningRequest(Some(answered.boxed())))
+    }
+
+    /// Takes what a client sends that is no request.
+    fn accept(self: &Arc<Self>, message: ClientJsonRpcMessage) {
+        let (id, answer) = match message {
+            ClientJsonRpcMessage::Response(response) => (response.id, Ok(response.result)),
+            ClientJsonRpcMessage::Error(error) => {
+                let Some(id) = error.id else { return };
+                (id, Err(error.error))
+            }
+            ClientJsonRpcMessage::Notification(sent) => {
+                return match &sent.notification {
+                    ClientNotification::InitializedNotification(ready) => {
+                        if let Some(running) = self.running.get() {
+                            running.server.client_ready(Arc::downgrade(self), &ready.extensions);
+                        }
+                    }
+                    ClientNotification::CancelledNotification(cancelled) => {
+                        if let Some(request) = &cancelled.params.request_id {
+                            self.sent.lock().cancel(request);
+                        }
+                    }
+                    // Nothing depends on the others.
+                    _ => {}
+                };
+            }
+            ClientJsonRpcMessage::Request(_) => return,
+        };
+        let waiting = self.asked.lock().waiting.remove(&id);
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(answer);
+        }
+    }
+
+    /// Ends the session: requests in flight may finish within [`DRAIN_TIMEOUT`].
+    fn end(self: Arc<Self>) {
+        self.calls.close();
+        if self.calls.is_empty() {
+            return self.over.cancel();
+        }
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.calls.wait()).await;
+            self.over.cancel();
+        });
     }
 
     /// Wraps a message in an event; `None` for the answer to `initialize`, sent to its waiter.
@@ -399,33 +571,46 @@ impl Transport<RoleServer> for SessionPipe {
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
         let session = Arc::clone(&self.session);
-        let mut event = session.event(message);
-        // Without a store the event can be pushed synchronously.
-        let mut full = None;
-        if session.kept.is_none() {
-            full = event.take().and_then(|event| session.sent.lock().push(event));
-        }
         async move {
-            if let Some(event) = event {
-                full = session.keep_and_push(event).await;
-            }
-            if let Some((reader, event)) = full {
-                let _ = reader.send(event).await;
-            }
+            session.send(message).await;
             Ok(())
         }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
-        self.inbox.recv().await.map(|message| *message)
+        let message = self.first.as_mut()?.await;
+        self.first = None;
+        message.ok().map(|message| *message)
     }
 
     async fn close(&mut self) -> Result<(), Infallible> {
-        self.inbox.close();
-        self.session.calls.close();
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.session.calls.wait()).await;
-        self.session.over.cancel();
         Ok(())
+    }
+}
+
+impl Transport<RoleServer> for EndedPipe {
+    type Error = Infallible;
+
+    fn send(
+        &mut self,
+        _: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
+        std::future::ready(Ok(()))
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        None
+    }
+
+    async fn close(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+/// Ends sessions that are no longer in the table, whose lock the end must not wait for.
+fn end_each(ended: impl IntoIterator<Item = OpenStream>) {
+    for ended in ended {
+        ended.session.end();
     }
 }
 
@@ -471,23 +656,40 @@ impl ClientSessions {
             let mut sent = one.session.sent.lock();
             (!sent.is_in_use()).then(|| (held[&one.owner], Reverse(sent.used), id.clone()))
         });
-        unused.max().is_some_and(|(.., id)| open.remove(&id).is_some())
+        let ended = unused.max().and_then(|(.., id)| open.remove(&id));
+        drop(open);
+        let has_room = ended.is_some();
+        end_each(ended);
+        has_room
     }
 
     pub fn end_idle(&self) {
-        self.open.lock().retain(|_, open| {
+        self.end_where(|open| {
             let mut sent = open.session.sent.lock();
-            sent.used.elapsed() <= IDLE_TIMEOUT || sent.is_in_use()
+            sent.used.elapsed() > IDLE_TIMEOUT && !sent.is_in_use()
         });
     }
 
+    pub fn end_all(&self) {
+        self.end_where(|_| true);
+    }
+
+    fn end_where(&self, is_over: impl Fn(&OpenStream) -> bool) {
+        let ended: Vec<_> =
+            self.open.lock().extract_if(|_, open| is_over(open)).map(|(_, open)| open).collect();
+        end_each(ended);
+    }
+
     fn open(&self, id: SessionId) -> Result<SessionPipe, Error> {
-        let (sender, inbox) = mpsc::channel(MESSAGE_CAPACITY);
+        let (sender, first) = oneshot::channel();
         let sent = SentEvent::new(format!("{id}:common"), Arc::clone(&self.room));
         let session = Arc::new(ClientSession {
             sent: Mutex::new(sent),
             kept: self.kept.clone(),
-            server: OnceLock::new(),
+            first: Mutex::new(Some(sender)),
+            running: OnceLock::new(),
+            is_released: AtomicBool::new(false),
+            asked: Mutex::default(),
             calls: TaskTracker::new(),
             over: CancellationToken::new(),
         });
@@ -495,14 +697,14 @@ impl ClientSessions {
         if open.len() >= MAX_SESSIONS {
             return Err(Error::new(ErrorKind::QuotaExceeded, "too many sessions are open"));
         }
-        open.insert(id, OpenStream { inbox: sender, session: Arc::clone(&session), owner: None });
-        Ok(SessionPipe { inbox, session })
+        open.insert(id, OpenStream { session: Arc::clone(&session), owner: None });
+        Ok(SessionPipe { first: Some(first), session })
     }
 
     /// Whether requests of the session can be answered here and need no shared store.
     pub fn answers(&self, id: &str) -> bool {
         let open = self.open.lock();
-        self.kept.is_none() && open.get(id).is_some_and(|open| open.session.server.get().is_some())
+        self.kept.is_none() && open.get(id).is_some_and(|open| open.session.client().is_some())
     }
 
     /// Begins the event stream of a request. Returns the first event, with the second one if that
@@ -527,7 +729,7 @@ impl ClientSessions {
             Some(kept) => append(&**kept, &stream_name, &priming(String::new())).await,
             None => format!("0/{number}"),
         };
-        let mut asked = open.ask(message, cancel).await?;
+        let mut asked = open.session.respond(message, cancel)?;
         // Polled here so that a quick answer needs no task of its own.
         let quick = async {
             tokio::select! {
@@ -553,51 +755,13 @@ impl ClientSessions {
     }
 }
 
-impl OpenStream {
-    async fn give(&self, message: ClientJsonRpcMessage) -> Result<(), Error> {
-        let over = |_| Error::new(ErrorKind::BrokenPipe, "the session has just ended");
-        self.inbox.send(Box::new(message)).await.map_err(over)
-    }
-
-    /// Starts answering a request; during the handshake it goes to the inbox instead.
-    async fn ask(
-        &self,
-        message: ClientJsonRpcMessage,
-        cancel: CancellationToken,
-    ) -> Result<RunningRequest, Error> {
-        let (request, (peer, answering)) = match (message, self.session.server.get()) {
-            (ClientJsonRpcMessage::Request(request), Some(server)) => (request, server),
-            (message, _) => return self.give(message).await.map(|()| RunningRequest(None)),
-        };
-        let (id, mut request) = (request.id, request.request);
-        let mut context = RequestContext::new(id.clone(), peer.clone());
-        context.ct = cancel.clone();
-        context.meta = std::mem::take(request.get_meta_mut());
-        context.extensions = std::mem::take(request.extensions_mut());
-        context.extensions.insert(Arc::clone(&self.session));
-        let (answer, session) = (answering(request, context), Arc::clone(&self.session));
-        let answered = self.session.calls.track_future(async move {
-            let message = match answer.await {
-                Ok(result) => ServerJsonRpcMessage::response(result, id),
-                Err(error) => ServerJsonRpcMessage::error(error, Some(id)),
-            };
-            // Cancelled requests get no answer.
-            if !cancel.is_cancelled() {
-                session.send(message).await;
-            }
-        });
-        Ok(RunningRequest(Some(answered.boxed())))
-    }
-}
-
 /// A request being answered; if dropped before completion, it continues as a task.
 struct RunningRequest(Option<BoxFuture<'static, ()>>);
 
 impl RunningRequest {
     async fn answered(&mut self) {
-        match &mut self.0 {
-            Some(answered) => answered.await,
-            None => std::future::pending().await,
+        if let Some(answered) = &mut self.0 {
+            answered.await;
         }
         self.0 = None;
     }
@@ -629,16 +793,29 @@ impl SessionManager for ClientSessions {
         message.insert_extension(Arc::clone(&open.session));
         let (hello, answer) = oneshot::channel();
         open.session.sent.lock().hello = Some(hello);
-        open.give(message).await?;
-        answer.await.map_err(|_| Error::new(ErrorKind::BrokenPipe, "it was not answered"))
+        let unanswered = || Error::new(ErrorKind::BrokenPipe, "it was not answered");
+        let first = open.session.first.lock().take().ok_or_else(unanswered)?;
+        first.send(Box::new(message)).map_err(|_| unanswered())?;
+        answer.await.map_err(|_| unanswered())
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, Error> {
         Ok(self.open.lock().contains_key(id))
     }
 
+    /// rmcp calls it when its own connection is over, which ends only a handshake that failed; after
+    /// that, when the client deletes the session.
     async fn close_session(&self, id: &SessionId) -> Result<(), Error> {
-        self.open.lock().remove(id);
+        let mut open = self.open.lock();
+        let is_handshake = |session: &ClientSession| {
+            session.running.get().is_some() && !session.is_released.swap(true, Ordering::Relaxed)
+        };
+        if open.get(id).is_none_or(|open| is_handshake(&open.session)) {
+            return Ok(());
+        }
+        let ended = open.remove(id);
+        drop(open);
+        end_each(ended);
         Ok(())
     }
 
@@ -656,21 +833,8 @@ impl SessionManager for ClientSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<(), Error> {
-        let open = self.find(id)?;
-        if let ClientJsonRpcMessage::Notification(sent) = &message
-            && let ClientNotification::CancelledNotification(cancelled) = &sent.notification
-            && let Some(request) = &cancelled.params.request_id
-        {
-            // A cancelled request gets no answer.
-            let mut sent = open.session.sent.lock();
-            let of = |stream: &&mut ClientStream| stream.request.as_ref() == Some(request);
-            if let Some(stream) = sent.streams.iter_mut().rfind(of) {
-                stream.over = Some(Instant::now());
-                stream.readers.clear();
-                stream.cancel.cancel();
-            }
-        }
-        open.give(message).await
+        self.find(id)?.session.accept(message);
+        Ok(())
     }
 
     async fn create_standalone_stream(
@@ -788,6 +952,76 @@ mod tests {
         assert!(sessions.make_room("b"), "its own sessions, which nobody uses, are no obstacle");
         assert!(sessions.owner(&ids[12]).is_none() && sessions.owner(&ids[0]).is_some());
         drop(stream);
+    }
+
+    /// Answers nothing.
+    struct Silent;
+
+    impl SessionServer for Silent {
+        fn respond(
+            self: Arc<Self>,
+            _: ClientRequest,
+            _: RequestContext<RoleServer>,
+        ) -> BoxFuture<'static, Result<ServerResult, ErrorData>> {
+            std::future::pending().boxed()
+        }
+
+        fn client_ready(&self, _: Weak<ClientSession>, _: &Extensions) {}
+    }
+
+    /// Opens a session whose handshake is over, also for rmcp.
+    async fn running(sessions: &ClientSessions, id: &SessionId) -> Arc<ClientSession> {
+        let session = sessions.open(Arc::clone(id)).expect("there is room").session;
+        session.run(InitializeRequestParams::default(), Arc::new(Silent));
+        sessions.close_session(id).await.expect("told");
+        session
+    }
+
+    #[tokio::test]
+    async fn a_session_outlives_its_handshake_and_ends_when_it_is_deleted() {
+        let sessions = ClientSessions::new(None);
+        let (kept, failed) = (SessionId::from("kept"), SessionId::from("failed"));
+        let session = running(&sessions, &kept).await;
+        sessions.open(Arc::clone(&failed)).expect("there is room");
+        sessions.close_session(&failed).await.expect("told");
+        assert_eq!(sessions.ids(), ["kept"], "a handshake that failed leaves nothing");
+        assert!(!session.over.is_cancelled());
+        sessions.close_session(&kept).await.expect("deleted");
+        assert!(sessions.ids().is_empty() && session.over.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_question_is_answered_by_the_session_that_was_asked() {
+        let sessions = ClientSessions::new(None);
+        let ids = ["a", "b"].map(SessionId::from);
+        let asked = running(&sessions, &ids[0]).await;
+        running(&sessions, &ids[1]).await;
+        let question = json!({"method": "ping"});
+        let question = serde_json::from_value(question).expect("a request");
+        let waiting = tokio::spawn({
+            let asked = Arc::clone(&asked);
+            async move { asked.request(question).await }
+        });
+        while asked.asked.lock().waiting.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let answer = |from: &str| {
+            let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"from": from}});
+            serde_json::from_value(answer).expect("an answer")
+        };
+        sessions.accept_message(&ids[1], answer("b")).await.expect("taken");
+        assert_eq!(asked.asked.lock().waiting.len(), 1, "nobody answers for another");
+        sessions.accept_message(&ids[0], answer("a")).await.expect("taken");
+        let answer = waiting.await.expect("no panic").expect("answered");
+        assert_eq!(json!(answer)["from"], "a");
+        // A session that ends leaves nobody waiting.
+        let question = serde_json::from_value(json!({"method": "ping"})).expect("a request");
+        let waiting = tokio::spawn({
+            let asked = Arc::clone(&asked);
+            async move { asked.request(question).await }
+        });
+        sessions.close_session(&ids[0]).await.expect("deleted");
+        assert!(waiting.await.expect("no panic").is_err());
     }
 
     #[test]
