@@ -10,6 +10,7 @@ mod anthropic;
 mod facts;
 mod fault;
 mod gemini;
+mod halves;
 mod inline;
 mod offer;
 mod ollama;
@@ -43,6 +44,7 @@ use config::TlsConfig;
 use facts::{ASSUMED_CONTEXT_TOKENS, ModelFacts};
 use fault::Fault;
 use inline::InlineReasoning;
+use halves::EventReader;
 use mcp::{ResponseLines, SseEvents, client_builder, unreachable_reason};
 use offer::ToolOffer;
 pub use wire::{MediaKind, Provider, RemoteConfig, compatible_address};
@@ -357,7 +359,7 @@ impl ProviderModel {
             inline: is_inline.then(Default::default),
             fenced: self.is_fenced().then(Default::default),
         };
-        let mut is_ended = false;
+        let (mut is_ended, mut halves) = (false, EventReader::default());
         let malformed = |message: String| Fault::new(LlmErrorKind::Malformed, message);
         loop {
             let silent = |_| Fault::new(LlmErrorKind::Timeout, "the answer stopped coming");
@@ -376,7 +378,7 @@ impl ProviderModel {
                     is_ended = true;
                     continue;
                 }
-                let data: Value = serde_json::from_slice(event).map_err(|error| {
+                let data = halves.read(event).map_err(|error| {
                     malformed(format!("an event of the answer is not JSON: {error}"))
                 })?;
                 read_event(&data, &mut *reader, reply, &mut |delta| shown.pass(delta, on))?;
