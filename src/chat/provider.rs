@@ -649,7 +649,18 @@ impl ProviderModel {
         {
             return true;
         }
-        let Some(tool) = self.offer.leave_out(prompt, refusal) else { return false };
+        let Some(tool) = self.offer.leave_out(prompt, refusal) else {
+            let is_learned = self.offer.learn_plain(prompt, refusal);
+            if is_learned {
+                let why = "the provider refuses the schema of a tool and does not say which: all are \
+                           sent in a plainer form";
+                let why = format!("{why}: {}", self.redactor.redact(refusal));
+                let why = SafeText::cut(&why, 400);
+                tracing::warn!(target: "mcpdeck::chat", action = "schemas made plain", "{why}");
+                on(Delta::LeftOut { tool: None, why });
+            }
+            return is_learned;
+        };
         let why = offer::left_out(&tool, &self.redactor.redact(refusal));
         tracing::warn!(target: "mcpdeck::chat", action = "tool left out", tool, "{why}");
         on(Delta::LeftOut { tool: Some(tool), why });

@@ -129,10 +129,15 @@ const FILTERED: [&str; 9] = [
 /// Debugging).
 const WRONG_KEY: [&str; 3] = ["api key not valid", "api_key_invalid", "incorrect api key"];
 
-/// How servers say that the template of a model does not take the messages, some with status 500; as they
-/// are, it never will.
-const TEMPLATE: [&str; 4] =
-    ["jinja", "single tool-call", "system role not supported", "only user and assistant roles"];
+/// How servers say that the template of a model does not take the messages, or that they make no grammar
+/// of the tools, some with status 500; as they are, it never will.
+const TEMPLATE: [&str; 5] = [
+    "jinja",
+    "single tool-call",
+    "system role not supported",
+    "only user and assistant roles",
+    "failed to parse grammar",
+];
 
 /// How Groq says that its model wrote a call that cannot be read; another attempt may be better (Groq
 /// guide, Tool use, `tool_use_failed`).

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::llm::{ChatMessage, ModelPrompt, ModelReply, ToolSpec};
-use base::text::SafeText;
+use base::text::{SafeText, cut};
 use schema::{AdaptedSchema, SchemaDocument, ToolFormat};
 
 /// Maximum number of tools of which a provider's view is remembered.
@@ -35,12 +35,15 @@ pub(super) struct ToolOffer {
     max_tools: AtomicUsize,
     /// Whether it was said that there are too many.
     is_excess_told: AtomicBool,
+    /// Whether schemas are sent in their plainest form.
+    is_plain: AtomicBool,
 }
 
 impl ToolOffer {
     pub(super) fn new(format: ToolFormat) -> Self {
         let max_tools = AtomicUsize::new(format.max_tools().unwrap_or(usize::MAX));
-        Self { format, tools: Mutex::default(), max_tools, is_excess_told: AtomicBool::new(false) }
+        let [is_excess_told, is_plain] = [const { AtomicBool::new(false) }; 2];
+        Self { format, tools: Mutex::default(), max_tools, is_excess_told, is_plain }
     }
 
     fn tool(&self, spec: &ToolSpec) -> OfferedTool {
@@ -53,9 +56,11 @@ impl ToolOffer {
         }
         let document = SchemaDocument::new(&spec.schema);
         let adapted = AdaptedSchema::new(&document, self.format);
+        let is_plain = self.is_plain.load(Ordering::Relaxed);
+        let sent = if is_plain { plain_root(&adapted.schema) } else { adapted.schema.clone() };
         let tool = OfferedTool {
             original: Arc::clone(&spec.schema),
-            sent: Arc::new(adapted.schema.clone()),
+            sent: Arc::new(sent),
             adapted: Arc::new(adapted),
             is_refused: false,
         };
@@ -158,6 +163,20 @@ impl ToolOffer {
         is_array && most > 0 && self.max_tools.fetch_min(most, Ordering::Relaxed) > most
     }
 
+    /// Learns from a refusal of a schema that names no tool to send all of them in their plainest form;
+    /// returns whether it did. Once, so this ends.
+    pub(super) fn learn_plain(&self, sent: &ModelPrompt, refusal: &str) -> bool {
+        let text = refusal.to_lowercase();
+        let is_it = SCHEMA_WORDS.iter().any(|words| text.contains(words));
+        if sent.tools.is_empty() || !is_it || self.is_plain.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        for tool in self.tools.lock().values_mut() {
+            tool.sent = Arc::new(plain_root(&tool.sent));
+        }
+        true
+    }
+
     /// Leaves out the tool that a refusal names; returns its name. `sent` is the refused prompt.
     pub(super) fn leave_out(&self, sent: &ModelPrompt, refusal: &str) -> Option<String> {
         let named = named_tool(&sent.tools, refusal)?;
@@ -165,6 +184,79 @@ impl ToolOffer {
         tools.get_mut(&named)?.is_refused = true;
         Some(named)
     }
+}
+
+/// How providers refuse a schema without the name of its tool (MoonshotAI/kimi-code#1610;
+/// ggml-org/llama.cpp#27087; firecrawl/firecrawl#4512).
+const SCHEMA_WORDS: [&str; 8] = [
+    "grammar",
+    "json schema",
+    "json_schema",
+    "invalid schema",
+    "schema exceeds",
+    "tools.function.parameters",
+    "function parameters",
+    "tool parameters",
+];
+/// Maximum size of what a place says in words of the rest of its schema, in bytes.
+const MAX_REST_BYTES: usize = 300;
+
+/// The plainest form of the schema of a tool: what every provider reads, and the rest in words.
+fn plain_root(schema: &Value) -> Value {
+    let mut root = plain(schema);
+    root["type"] = json!("object");
+    if !root["properties"].is_object() {
+        root["properties"] = json!({});
+    }
+    root
+}
+
+fn plain(schema: &Value) -> Value {
+    let Some(map) = schema.as_object() else { return json!({"type": "string"}) };
+    // Of alternatives the first that is more than null, with all of them in words.
+    let all = ["anyOf", "oneOf"].iter().find_map(|key| map.get(*key)?.as_array());
+    let first = all.and_then(|all| all.iter().find(|one| one["type"] != "null"));
+    let mut out = match first.map(plain) {
+        Some(Value::Object(first)) => first,
+        _ => Map::new(),
+    };
+    let mut rest = Map::new();
+    for (key, value) in map {
+        match (key.as_str(), value) {
+            ("type", Value::Array(all)) => {
+                let one = all.iter().find(|word| *word != "null");
+                out.insert(key.clone(), one.cloned().unwrap_or_else(|| json!("string")));
+            }
+            ("type" | "description" | "required", _) => {
+                out.insert(key.clone(), value.clone());
+            }
+            ("enum", Value::Array(all)) if all.iter().all(Value::is_string) => {
+                out.insert(key.clone(), value.clone());
+            }
+            ("items", _) => {
+                out.insert(key.clone(), plain(value));
+            }
+            ("properties", Value::Object(all)) => {
+                let all = all.iter().map(|(name, one)| (name.clone(), plain(one)));
+                out.insert(key.clone(), all.collect());
+            }
+            _ => {
+                rest.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    if !rest.is_empty() {
+        let rest = Value::Object(rest).to_string();
+        let rest = cut(&rest, MAX_REST_BYTES);
+        let before = out.get("description").and_then(Value::as_str).unwrap_or_default();
+        let text = format!("{before} (as JSON Schema: {rest})");
+        out.insert("description".to_owned(), text.trim_start().into());
+    }
+    if !out.contains_key("type") {
+        let kind = if out.contains_key("properties") { "object" } else { "string" };
+        out.insert("type".to_owned(), json!(kind));
+    }
+    Value::Object(out)
 }
 
 /// The tool that a refusal is about: by the index that providers give (`tools.3.custom`,

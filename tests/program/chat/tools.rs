@@ -12,8 +12,8 @@ use mcpdeck::schema::{AdaptedSchema, SchemaDocument, ToolFormat};
 use serde_json::{Map, Value, json};
 
 use super::{Scene, call, model, remote, text};
-use crate::provider::Provider;
 use crate::provider::tool_rules::ToolRules;
+use crate::provider::{Answer, Provider};
 
 /// Schemas that some provider refuses.
 fn odd_schemas() -> Vec<Value> {
@@ -258,6 +258,119 @@ async fn the_tools_of_published_servers_are_refused_by_no_provider() {
     }
 }
 
+/// The providers that a tool of a server may be sent to, each with a model of it, which tells the mock
+/// whose rules hold.
+const PROVIDERS: [(&str, Format, &str); 14] = [
+    ("Anthropic", Format::Anthropic, "claude-sonnet-4-5"),
+    ("Gemini", Format::Gemini, "gemini-flash-latest"),
+    ("Ollama", Format::Ollama, "qwen3"),
+    ("OpenAI, Responses", Format::OpenAi, "gpt-5-mini"),
+    ("Azure", Format::OpenAi, "gpt-4.1"),
+    ("OpenRouter", Format::OpenAi, "google/gemini-3-pro"),
+    ("Groq", Format::OpenAi, "openai/gpt-oss-120b"),
+    ("DeepSeek", Format::OpenAi, "deepseek-chat"),
+    ("Mistral", Format::OpenAi, "mistral-large-latest"),
+    ("Moonshot", Format::OpenAi, "kimi-k2"),
+    ("xAI", Format::OpenAi, "grok-4"),
+    ("vLLM", Format::OpenAi, "Qwen/Qwen3-32B"),
+    ("llama.cpp", Format::OpenAi, "llamacpp/gpt-oss-20b"),
+    ("LM Studio", Format::OpenAi, "lmstudio/qwen3-8b"),
+];
+
+#[tokio::test]
+async fn every_tool_of_the_published_servers_is_taken_by_every_provider() {
+    let hints = json!({"readOnlyHint": true, "openWorldHint": false});
+    let mut tools: Vec<Value> = published().into_values().flatten().collect();
+    for (at, tool) in tools.iter_mut().enumerate() {
+        tool["name"] = json!(format!("{at}_{}", tool["name"].as_str().unwrap()));
+        tool["annotations"] = hints.clone();
+    }
+    // As many at once as the strictest of them takes, beside the six of the scene.
+    for part in tools.chunks(122) {
+        let scene = Scene::with(part).await;
+        for (name, format, model) in PROVIDERS {
+            let provider = Provider::new(vec![text("Hello.")]).strict();
+            let mut config = remote(format, &provider);
+            (config.model, config.context) = (model.to_owned(), Some(8_000_000));
+            if name.ends_with("Responses") {
+                config.base_url = format!("{}/responses", provider.url).parse().unwrap();
+            }
+            let model = Arc::new(ProviderModel::new(config).unwrap());
+            let reason = scene.turn(model, &mut Conversation::default(), "hello").await;
+            assert_eq!(reason, DoneReason::End, "{name}: {:?}", scene.events().last());
+            let requests = provider.requests();
+            // Mistral refuses a field that is no tool.
+            assert_eq!(requests.len(), 1 + usize::from(name == "Mistral"), "{name} refused");
+            let body = &requests.last().unwrap().body;
+            let list = body.pointer("/tools/0/functionDeclarations").unwrap_or(&body["tools"]);
+            assert_eq!(list.as_array().unwrap().len(), part.len() + 6, "{name}");
+        }
+        let left: Vec<_> = scene.events().into_iter().filter_map(left_out).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// The first keyword of a schema that is not among the plainest, if any.
+fn keyword_beside(schema: &Value) -> Option<String> {
+    let map = schema.as_object()?;
+    let plain = ["type", "description", "enum", "items", "properties", "required"];
+    let own = map.keys().find(|key| !plain.contains(&key.as_str())).cloned();
+    let types = (!schema["type"].is_string()).then(|| format!("type of {schema}"));
+    let named = map.get("properties").and_then(Value::as_object);
+    let below = named.into_iter().flat_map(|all| all.values()).chain(map.get("items"));
+    own.or(types).or_else(|| below.filter_map(keyword_beside).next())
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_schema_without_the_name_of_its_tool_is_answered_with_plain_ones() {
+    let hints = json!({"readOnlyHint": true, "openWorldHint": false});
+    let odd = json!({"name": "odd", "annotations": hints, "inputSchema": {"type": "object",
+        "properties": {
+            "$top": {"anyOf": [{"type": "null"}, {"type": "integer", "minimum": 1}]},
+            "list": {"type": "array", "maxItems": 2_000, "items": {"type": ["string", "null"]}},
+        }, "required": ["list"], "additionalProperties": false}});
+    let mut tools: Vec<Value> = published().into_values().flatten().take(100).collect();
+    tools.iter_mut().for_each(|tool| tool["annotations"] = hints.clone());
+    tools.dedup_by(|a, b| a["name"] == b["name"]);
+    tools.push(odd);
+    for (status, words) in [
+        (
+            400,
+            "tools.function.parameters is not a valid moonshot flavored json schema, details: <At \
+             path 'root': schema exceeds maximum allowed size>",
+        ),
+        (400, "Failed to initialize samplers: failed to parse grammar"),
+        (500, "failed to parse grammar"),
+    ] {
+        let scene = Scene::with(&tools).await;
+        let refused = Answer::Status(status, "", json!({"error": {"message": words}}));
+        let arguments = r#"{"top": 3, "list": []}"#;
+        let answers = vec![refused, call("a__odd", arguments), text("Done."), text("Again.")];
+        let provider = Provider::new(answers).strict();
+        let (model, mut talk) = (wide(Format::OpenAi, &provider), Conversation::default());
+        for _ in 0..2 {
+            let reason = scene.turn(model.clone(), &mut talk, "go").await;
+            assert_eq!(reason, DoneReason::End, "{words}: {:?}", scene.events());
+        }
+        let told: Vec<_> = scene.events().into_iter().filter_map(left_out).collect();
+        assert!(matches!(&told[..], [one] if one.contains(words)), "{told:?}");
+        let requests = provider.requests();
+        assert_eq!(requests.len(), 4, "{words}");
+        for (at, request) in requests.iter().enumerate() {
+            let sent = request.body["tools"].as_array().unwrap();
+            assert!(sent.len() > 90);
+            let schemas = sent.iter().map(|tool| &tool["function"]["parameters"]);
+            let mut beside = schemas.filter_map(keyword_beside);
+            assert_eq!(beside.next().is_some(), at == 0, "{at}: {:?}", beside.next());
+        }
+        let sent = requests[1].body["tools"].to_string();
+        assert!(sent.contains("maxItems") && sent.contains("2000"), "said in words");
+        // The server gets the names that it knows.
+        let results = scene.results();
+        assert!(results[0].2.contains(r#""$top":3"#), "{results:?}");
+    }
+}
+
 fn left_out(event: ChatEvent) -> Option<String> {
     match event {
         ChatEvent::Status { status: StatusKind::LeftOut, message, .. } => message,
@@ -269,7 +382,7 @@ fn left_out(event: ChatEvent) -> Option<String> {
 async fn the_number_of_tools_that_a_refusal_names_is_kept_to_from_then_on() {
     let scene = Scene::new().await;
     let provider = Provider::new(vec![
-        crate::provider::Answer::Status(
+        Answer::Status(
             400,
             "",
             json!({"error": {"message":
