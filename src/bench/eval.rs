@@ -480,6 +480,7 @@ async fn one_run(
                     text,
                     is_error,
                     media: Vec::new(),
+                    given: 0,
                 });
             }
         }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalog::{ChatTool, ToolCatalog};
 use crate::context::{self, PromptFit};
 use crate::event::{ChatEvent, DoneReason, StatusKind, word};
+use crate::fence;
 use crate::llm::{
     ChatMessage, Delta, LanguageModel, LlmError, LlmErrorKind, ModelPrompt, ModelReply, OnDelta,
     Stop, TokenUsage, ToolCall, ToolSpec, WithFiles, call_id,
@@ -66,6 +67,9 @@ impl Default for TurnLimits {
     }
 }
 
+/// Why a turn ends with a call that nobody read.
+const UNREAD_CALL: &str = "it wrote the call as text, which --fenced, or `fenced` in the settings of \
+                           the chat, is for";
 /// How often in a turn the conversation is made to fit what a refusal tells.
 const MAX_NARROWED_COUNT: u32 = 4;
 /// Maximum length of the provider's reason for the end of an answer in a message, in characters.
@@ -77,8 +81,19 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Reports of progress that wait; the newest is dropped when there are more.
 const PROGRESS_CAPACITY: usize = 8;
 
-/// A call's text and pictures for the model, or why there are none.
-type CallContent = Result<(String, ResultMedia), String>;
+/// What a call gives the model.
+struct CallContent {
+    text: String,
+    media: ResultMedia,
+    is_error: bool,
+}
+
+impl CallContent {
+    /// Why there is no result.
+    fn failed(text: impl Into<String>) -> Self {
+        Self { text: text.into(), media: ResultMedia::default(), is_error: true }
+    }
+}
 
 /// The conversation so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -173,13 +188,19 @@ impl Conversation {
 
 /// The messages that are sent to the provider.
 fn sent(messages: &[ChatMessage]) -> impl Iterator<Item = &ChatMessage> {
+    let mut is_sent = sending();
+    messages.iter().filter(move |message| is_sent(message))
+}
+
+/// Tells of one message after the other whether it is sent.
+fn sending() -> impl FnMut(&ChatMessage) -> bool {
     let mut is_withheld = false;
-    messages.iter().filter(move |message| {
+    move |message| {
         if let ChatMessage::User { withheld, .. } = message {
             is_withheld = *withheld;
         }
         !is_withheld
-    })
+    }
 }
 
 /// Receives every event of a turn.
@@ -286,7 +307,7 @@ impl Agent {
         let media = std::mem::take(&mut talk.attached);
         let (attached, mut text) = (talk.written.take(), text.to_owned());
         if media.is_empty() {
-            return ChatMessage::User { text, attached, withheld: false, media };
+            return ChatMessage::User { text, attached, withheld: false, media, given: 0 };
         }
         let model = self.model();
         // What it takes is known after that.
@@ -296,7 +317,8 @@ impl Agent {
             let said = all.take(Some(&one.mime), &one.data, |mime| model.takes(mime));
             let _ = write!(text, "\n{said}");
         }
-        ChatMessage::User { text, attached, withheld: false, media: all.media }
+        let (given, media) = (all.media.len(), all.media);
+        ChatMessage::User { text, attached, withheld: false, media, given }
     }
 
     /// Answers one message of the user. The last event is [`ChatEvent::Done`].
@@ -373,6 +395,14 @@ impl Agent {
     }
 }
 
+/// A result that a call gave one or more times in a row.
+#[derive(Default)]
+struct RepeatedResult {
+    text: String,
+    media: Vec<ToolMedia>,
+    times: u32,
+}
+
 /// A turn in progress.
 struct AgentTurn<'a> {
     agent: &'a Agent,
@@ -391,7 +421,7 @@ struct AgentTurn<'a> {
     /// What each server's part of the prompts has cost, in dollars.
     dollars: BTreeMap<ServerName, f64>,
     /// The last result of each call, and how often in a row it was returned.
-    same: HashMap<String, (String, u32)>,
+    same: HashMap<String, RepeatedResult>,
     /// Failures in a row, by tool.
     failures: HashMap<String, u32>,
     /// The whole results of the conversation.
@@ -440,6 +470,7 @@ impl AgentTurn<'_> {
                 prompt = self.prompt(prompt.system, &catalog);
             }
             prompt.messages = sent(&talk.messages).cloned().collect();
+            prompt.messages.iter_mut().for_each(ChatMessage::say_missing);
             let asked = self.ask(talk, &prompt).await;
             let mut reply = match asked {
                 Ok(Some(reply)) => reply,
@@ -461,9 +492,22 @@ impl AgentTurn<'_> {
             self.usage.add(reply.usage);
             self.bill(&prompt, reply.usage);
             distinguish(&mut reply, &talk.messages);
-            if reply.refused_media {
-                // They would be refused with every message that follows.
-                talk.messages.iter_mut().filter_map(ChatMessage::media_mut).for_each(Vec::clear);
+            for call in &mut reply.calls {
+                // However the model spelled it.
+                if let Some(entry) = catalog.find(&call.name) {
+                    call.name.clone_from(&entry.name);
+                }
+            }
+            // They would be refused with every message that follows.
+            let mut is_sent = sending();
+            let sent = talk.messages.iter_mut().filter(|message| is_sent(message));
+            media::drop_oldest(sent, reply.refused_media);
+            if reply.stop == Stop::End && reply.calls.is_empty() && !is_fenced {
+                let is_tool = |name: &str| catalog.find(name).is_some();
+                if fence::is_unread_call(&reply.text, is_tool) {
+                    reply.stop = Stop::NoCall;
+                    UNREAD_CALL.clone_into(&mut reply.why);
+                }
             }
             let (calls, stop) = (reply.calls.clone(), reply.stop);
             let (is_empty, why) = (reply.text.trim().is_empty(), std::mem::take(&mut reply.why));
@@ -784,7 +828,7 @@ impl AgentTurn<'_> {
     /// The reason not to make the next call, if any.
     fn refusal(&self, call: &ToolCall) -> Option<DoneReason> {
         let limits = &self.agent.limits;
-        let repeats = self.same.get(&key(call)).map_or(0, |(_, times)| *times);
+        let repeats = self.same.get(&key(call)).map_or(0, |same| same.times);
         if self.cancel.is_cancelled() {
             Some(DoneReason::Aborted)
         } else if self.calls >= limits.calls {
@@ -796,14 +840,14 @@ impl AgentTurn<'_> {
 
     /// Records the result of a call; returns a reason to stop the turn, if any.
     fn count(&mut self, call: &ToolCall, message: &ChatMessage) -> Option<DoneReason> {
-        let ChatMessage::Tool { text, is_error, .. } = message else { return None };
+        let ChatMessage::Tool { text, is_error, media, .. } = message else { return None };
         let same = self.same.entry(key(call)).or_default();
         // The marks around a result are random.
         let text = inner(text);
-        if same.0 == text {
-            same.1 += 1;
+        if same.text == text && same.media == *media {
+            same.times += 1;
         } else {
-            *same = (text.to_owned(), 1);
+            *same = RepeatedResult { text: text.to_owned(), media: media.clone(), times: 1 };
         }
         let failures = self.failures.entry(call.name.clone()).or_default();
         *failures = if *is_error { *failures + 1 } else { 0 };
@@ -817,10 +861,7 @@ impl AgentTurn<'_> {
         call: &ToolCall,
     ) -> (ChatMessage, Option<DoneReason>) {
         let (result, [active, human], stop) = self.make(catalog, call).await;
-        let (is_error, text, ResultMedia { media, pictures }) = match result {
-            Ok((text, media)) => (false, text, media),
-            Err(text) => (true, text, ResultMedia::default()),
-        };
+        let CallContent { text, media: ResultMedia { media, pictures }, is_error } = result;
         let mut text = SafeText::block(&text).to_string();
         if call.name != READ_RESULT {
             let mut whole = self.whole.lock();
@@ -841,7 +882,8 @@ impl AgentTurn<'_> {
             human_ms: human.as_millis() as u64,
         });
         let (id, name) = (call.id.clone(), call.name.clone());
-        (ChatMessage::Tool { id, name, text: marked(&text), is_error, media }, stop)
+        let (text, given) = (marked(&text), media.len());
+        (ChatMessage::Tool { id, name, text, is_error, media, given }, stop)
     }
 
     /// Returns the result or the failure, the time that the call and the user took, and a reason to
@@ -862,7 +904,10 @@ impl AgentTurn<'_> {
         });
         if call.name == READ_RESULT && found.is_none() && call.problem.is_none() {
             let read = self.whole.lock().part(&call.arguments);
-            return (read.map(|text| (text, ResultMedia::default())), [none; 2], None);
+            let is_error = read.is_err();
+            let text = read.unwrap_or_else(|why| why);
+            let read = CallContent { is_error, ..CallContent::failed(text) };
+            return (read, [none; 2], None);
         }
         let status = |status, message: Option<String>| ChatEvent::Status {
             status,
@@ -871,14 +916,15 @@ impl AgentTurn<'_> {
         };
         if let Some(problem) = &call.problem {
             (self.on_event)(status(StatusKind::MalformedCall, Some(problem.clone())));
-            return (Err(format!("{problem}; nothing was called")), [none; 2], None);
+            let why = format!("{problem}; nothing was called");
+            return (CallContent::failed(why), [none; 2], None);
         }
         let Some(entry) = found else {
             let count = self.count_unknown(&call.name);
             let times = human::count(count, "time");
             let message = format!("called {times} by {}", self.model.name());
             (self.on_event)(status(StatusKind::UnknownTool, Some(message)));
-            return (Err(no_tool(catalog, call)), [none; 2], None);
+            return (CallContent::failed(no_tool(catalog, call)), [none; 2], None);
         };
         (self.on_event)(status(StatusKind::Running, None));
         let cancel = self.cancel.child_token();
@@ -909,7 +955,7 @@ impl AgentTurn<'_> {
         match outcome {
             Ok(outcome) => {
                 let (text, media) = content_of(&outcome, |mime| self.model.takes(mime));
-                let result = if outcome.is_error { Err(text) } else { Ok((text, media)) };
+                let result = CallContent { text, media, is_error: outcome.is_error };
                 (result, [outcome.duration, outcome.waiting], None)
             }
             Err(error) => {
@@ -924,7 +970,7 @@ impl AgentTurn<'_> {
                     let why = format!("{label} was not called: {}", error.message);
                     (self.on_event)(status(StatusKind::Refused, Some(why)));
                 }
-                (Err(refused(catalog, call, &error)), took, stop)
+                (CallContent::failed(refused(catalog, call, &error)), took, stop)
             }
         }
     }
@@ -1053,7 +1099,7 @@ fn not_made(call: &ToolCall, reason: DoneReason) -> ChatMessage {
     };
     let (id, name) = (call.id.clone(), call.name.clone());
     let text = format!("not called: {why}");
-    ChatMessage::Tool { id, name, text, is_error: true, media: Vec::new() }
+    ChatMessage::Tool { id, name, text, is_error: true, media: Vec::new(), given: 0 }
 }
 
 /// How far a call is.

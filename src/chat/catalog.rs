@@ -40,6 +40,13 @@ impl ChatTool {
     }
 }
 
+/// A name without what is no part of it: the namespace of functions and the marks of channels of one
+/// template (vercel/ai#17777), and spaces.
+fn bare_name(name: &str) -> &str {
+    let name = name.split("<|").next().unwrap_or_default().trim();
+    name.strip_prefix("functions.").unwrap_or(name)
+}
+
 /// A snapshot of the visible tools.
 #[derive(Clone, Debug, Default)]
 pub struct ToolCatalog {
@@ -71,13 +78,18 @@ impl ToolCatalog {
         Self { tools }
     }
 
-    /// Finds a tool by its name here, by any qualified name, or by a bare name that one server has.
+    /// Finds a tool by its name here, by any qualified name, or by a bare name that one server has; also
+    /// where the template of a model has left something at the name.
     pub fn find(&self, name: &str) -> Option<&ChatTool> {
-        self.tools.iter().find(|entry| entry.name == name).or_else(|| {
-            let known = self.tools.iter().map(|entry| (&entry.server, &entry.tool.name));
-            let (server, tool) = resolve_name(name, known).ok()?;
-            self.tools.iter().find(|it| it.server == *server && it.tool.name == *tool)
-        })
+        let bare = bare_name(name);
+        let found = |name: &str| {
+            self.tools.iter().find(|entry| entry.name == name).or_else(|| {
+                let known = self.tools.iter().map(|entry| (&entry.server, &entry.tool.name));
+                let (server, tool) = resolve_name(name, known).ok()?;
+                self.tools.iter().find(|it| it.server == *server && it.tool.name == *tool)
+            })
+        };
+        found(name).or_else(|| found(bare).filter(|_| bare != name))
     }
 
     /// The three names most similar to a nonexistent one.

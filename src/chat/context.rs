@@ -190,7 +190,8 @@ mod tests {
 
     fn result(size: usize) -> ChatMessage {
         let (id, name) = ("1".to_owned(), "t".to_owned());
-        ChatMessage::Tool { id, name, text: "x".repeat(size), is_error: false, media: Vec::new() }
+        let (text, media) = ("x".repeat(size), Vec::new());
+        ChatMessage::Tool { id, name, text, is_error: false, media, given: 0 }
     }
 
     fn size(message: &ChatMessage) -> usize {

@@ -258,6 +258,38 @@ fn call(block: &str) -> ToolCall {
     }
 }
 
+/// How models begin a call in the form of their own training, which whatever serves them did not read
+/// (Hermes and Qwen; Mistral; Llama; `DeepSeek`; Kimi; gpt-oss).
+const OWN_FORMS: [&str; 9] = [
+    "<tool_call>",
+    "<function=",
+    "<function_call",
+    "[TOOL_CALLS]",
+    "[TOOL_CALL]",
+    "<|python_tag|>",
+    "<|tool_call",
+    "<\u{ff5c}tool\u{2581}call",
+    "<|channel|>commentary to=",
+];
+
+/// Whether an answer is a call of a tool that stands in its text, in another form than that of blocks:
+/// nobody read it, and nothing came of it.
+pub(crate) fn is_unread_call(text: &str, is_tool: impl Fn(&str) -> bool) -> bool {
+    let is_in_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let names = |rest: &str| rest.split(|c| !is_in_name(c)).any(&is_tool);
+    if let Some(at) = OWN_FORMS.iter().filter_map(|form| text.find(form)).min() {
+        return names(&text[at..]);
+    }
+    // The call alone, as small models write it.
+    let whole = text.trim().trim_start_matches(FENCE).trim_start_matches("json");
+    let whole = whole.trim_end_matches(FENCE).trim();
+    let Ok(value) = serde_json::from_str::<Value>(whole) else { return false };
+    let call = value.get(0).unwrap_or(&value);
+    let has = |key: &str| call.get(key).is_some_and(Value::is_object);
+    let name = NAMES.iter().find_map(|key| call.get(*key)?.as_str());
+    (has(ARGUMENTS) || has("parameters")) && name.is_some_and(is_tool)
+}
+
 /// Formats a call as a block, for the model's history.
 pub fn written(call: &ToolCall) -> String {
     match &call.arguments {

@@ -123,6 +123,7 @@ mod tests {
             attached: Some(Box::new(files.clone())),
             withheld: false,
             media,
+            given: 1,
         };
         let mut input = UserInput::from("look again".to_owned());
         assert!(!input.take_files(&old(Vec::new())), "the picture is gone");

@@ -2,6 +2,7 @@
 //! Independent of wire formats.
 
 use std::fmt;
+use std::fmt::Write as _;
 use std::ops::Not;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,9 @@ pub enum ChatMessage {
         /// names them.
         #[serde(skip)]
         media: Vec<ToolMedia>,
+        /// How many of them there were, as the text names them.
+        #[serde(default, skip_serializing_if = "is_none")]
+        given: usize,
     },
     /// An answer of the model.
     Assistant(ModelReply),
@@ -69,7 +73,15 @@ pub enum ChatMessage {
         /// names them.
         #[serde(skip)]
         media: Vec<ToolMedia>,
+        /// How many of them there were, as the text names them.
+        #[serde(default, skip_serializing_if = "is_none")]
+        given: usize,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// What the user wrote, and the files that go with it: the text of the message is both.
@@ -111,23 +123,61 @@ pub struct ModelReply {
     /// What the provider says of that.
     #[serde(skip)]
     pub why: String,
-    /// Whether the provider refused the pictures and sounds of the conversation, and was asked without.
+    /// How many of the oldest pictures and sounds of the conversation the provider was asked without,
+    /// as it refused them.
     #[serde(skip)]
-    pub refused_media: bool,
+    pub refused_media: usize,
 }
 
 impl ChatMessage {
     /// A message of the user that is text alone.
     pub fn user(text: impl Into<String>) -> Self {
-        Self::User { text: text.into(), attached: None, withheld: false, media: Vec::new() }
+        let (media, given) = (Vec::new(), 0);
+        Self::User { text: text.into(), attached: None, withheld: false, media, given }
     }
 
     /// Its pictures and sounds.
+    pub(crate) fn media(&self) -> &[ToolMedia] {
+        match self {
+            Self::User { media, .. } | Self::Tool { media, .. } => media,
+            Self::Assistant(_) => &[],
+        }
+    }
+
+    /// The same, to take some of them away.
     pub(crate) fn media_mut(&mut self) -> Option<&mut Vec<ToolMedia>> {
         match self {
             Self::User { media, .. } | Self::Tool { media, .. } => Some(media),
             Self::Assistant(_) => None,
         }
+    }
+
+    /// Says in its text which of its pictures and sounds are not sent any more: the text names all.
+    pub(crate) fn say_missing(&mut self) {
+        let (Self::User { text, media, given, .. } | Self::Tool { text, media, given, .. }) = self
+        else {
+            return;
+        };
+        let missing = given.saturating_sub(media.len());
+        let _ = match (missing, *given) {
+            (0, _) => Ok(()),
+            (_, 1) => write!(
+                text,
+                "\n[This picture or sound is not sent any more: you cannot see or hear it.]"
+            ),
+            (all, given) if all == given => {
+                write!(
+                    text,
+                    "\n[None of these {all} pictures and sounds is sent any more: you cannot see or hear them.]"
+                )
+            }
+            (some, given) => write!(
+                text,
+                "\n[The first {some} of these {given} pictures and sounds are not sent any more: you cannot \
+                 see or hear them.]"
+            ),
+        };
+        *given = media.len();
     }
 }
 

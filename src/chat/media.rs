@@ -195,19 +195,71 @@ impl ResultMedia {
     }
 }
 
-/// Drops the oldest pictures and sounds of a conversation that are more than it may keep. Their
-/// sentences stay.
-pub(crate) fn drop_old(messages: &mut [ChatMessage]) {
-    let (mut bytes, mut count) = (0, 0);
-    for message in messages.iter_mut().rev() {
-        if let Some(media) = message.media_mut() {
-            media.retain(|one| {
-                bytes += one.data.len();
-                count += 1;
-                bytes <= MAX_KEPT_BYTES && count <= MAX_KEPT_COUNT
-            });
-        }
+/// Room for pictures and sounds in a conversation or a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MediaRoom {
+    /// Most of them.
+    pub(crate) count: usize,
+    /// Most bytes of all, in base64.
+    pub(crate) bytes: usize,
+}
+
+impl MediaRoom {
+    /// For as many as there are.
+    pub(crate) const ANY: Self = Self { count: usize::MAX, bytes: usize::MAX };
+    /// For none.
+    pub(crate) const NONE: Self = Self { count: 0, bytes: 0 };
+    /// What a conversation keeps.
+    const KEPT: Self = Self { count: MAX_KEPT_COUNT, bytes: MAX_KEPT_BYTES };
+
+    /// The lesser of both.
+    pub(crate) fn within(self, other: Self) -> Self {
+        Self { count: self.count.min(other.count), bytes: self.bytes.min(other.bytes) }
     }
+
+    /// How many of the oldest have no room.
+    pub(crate) fn excess(self, messages: &[ChatMessage]) -> usize {
+        let sizes = sizes(messages);
+        let mut bytes = 0_usize;
+        let kept = sizes.iter().rev().take(self.count).take_while(|size| {
+            bytes = bytes.saturating_add(**size);
+            bytes <= self.bytes
+        });
+        sizes.len() - kept.count()
+    }
+
+    /// Room for the latest of these, of half their size, and for one less at least: for a provider that
+    /// takes no request of this size. None when there are none.
+    pub(crate) fn half_of(messages: &[ChatMessage]) -> Option<Self> {
+        let sizes = sizes(messages);
+        let fewer = sizes.len().checked_sub(1)?;
+        let bytes = sizes.iter().sum::<usize>() / 2;
+        let half = Self { count: fewer, bytes };
+        let kept = sizes.len() - half.excess(messages);
+        // The latest is what was asked for last.
+        Some(Self { count: kept.max(usize::from(fewer > 0)), bytes: usize::MAX })
+    }
+}
+
+/// The sizes of the pictures and sounds of a conversation in base64, in bytes, oldest first.
+pub(crate) fn sizes(messages: &[ChatMessage]) -> Vec<usize> {
+    messages.iter().flat_map(ChatMessage::media).map(|one| one.data.len()).collect()
+}
+
+/// Drops this many of the oldest pictures and sounds. Their sentences stay.
+pub(crate) fn drop_oldest<'a>(messages: impl Iterator<Item = &'a mut ChatMessage>, count: usize) {
+    let mut left = count;
+    for media in messages.filter_map(ChatMessage::media_mut) {
+        let these = left.min(media.len());
+        media.drain(..these);
+        left -= these;
+    }
+}
+
+/// Drops the oldest pictures and sounds of a conversation that are more than it may keep.
+pub(crate) fn drop_old(messages: &mut [ChatMessage]) {
+    let excess = MediaRoom::KEPT.excess(messages);
+    drop_oldest(messages.iter_mut(), excess);
 }
 
 /// The name of a format for a MIME type of sound, as `OpenAI` writes it.
@@ -231,7 +283,7 @@ mod tests {
     fn result(data: &str) -> ChatMessage {
         let media = vec![ToolMedia { mime: "image/png".to_owned(), data: data.into() }];
         let (id, name, text) = ("1".to_owned(), "t".to_owned(), String::new());
-        ChatMessage::Tool { id, name, text, is_error: false, media }
+        ChatMessage::Tool { id, name, text, is_error: false, media, given: 1 }
     }
 
     #[test]

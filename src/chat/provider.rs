@@ -37,14 +37,15 @@ use crate::llm::{
     ChatMessage, Delta, LanguageModel, LlmError, LlmErrorKind, ModelPrice, ModelPrompt, ModelReply,
     OnDelta, PendingReply, Stop, TokenUsage,
 };
+use crate::media::{self, MediaRoom};
 use base::address::is_loopback;
 use base::secret::Redactor;
 use base::text::SafeText;
 use config::TlsConfig;
 use facts::{ASSUMED_CONTEXT_TOKENS, ModelFacts};
 use fault::Fault;
-use inline::InlineReasoning;
 use halves::EventReader;
+use inline::InlineReasoning;
 use mcp::{ResponseLines, SseEvents, client_builder, unreachable_reason};
 use offer::ToolOffer;
 pub use wire::{MediaKind, Provider, RemoteConfig, compatible_address};
@@ -65,6 +66,20 @@ pub struct ProviderModel {
     refused: Mutex<BTreeSet<&'static str>>,
     /// Whether `OpenAI`'s Responses API is spoken, instead of Chat Completions.
     is_responses: AtomicBool,
+    /// How much of pictures and sounds the provider takes in a request.
+    media_room: Mutex<MediaRoom>,
+}
+
+/// The form in which a prompt is sent: after refusals, with less.
+#[derive(Clone, Copy, Debug)]
+struct SentForm {
+    is_fenced: bool,
+    /// Whether what the provider signed is left out.
+    drops_state: bool,
+    /// The pictures and sounds that are sent.
+    media: MediaRoom,
+    /// The size of the pictures and sounds of a request that was too large.
+    too_large: Option<usize>,
 }
 
 /// The events of an answer as they come.
@@ -178,7 +193,8 @@ impl ProviderModel {
         let offer = ToolOffer::new(config.tool_format());
         let (facts, window) = (Mutex::default(), AtomicU64::new(0));
         let refused = Mutex::new(openai::known_refused(&config));
-        Ok(Self { config, http, redactor, offer, facts, window, refused, is_responses })
+        let media_room = Mutex::new(MediaRoom::ANY);
+        Ok(Self { config, http, redactor, offer, facts, window, refused, is_responses, media_room })
     }
 
     /// Whether the request is one of `OpenAI`'s Responses API.
@@ -415,21 +431,14 @@ impl ProviderModel {
     ) -> Result<ModelReply, LlmError> {
         self.learn().await;
         let is_fenced = self.is_fenced();
-        let (mut drops_state, mut drops_media) = (false, false);
-        let as_sent = |drops_state: bool, drops_media: bool| {
-            let mut sent = if is_fenced { in_blocks(prompt) } else { self.offer.adapted(prompt) };
-            if !is_fenced {
-                wire::fit_ids(&mut sent, &self.config);
-                if drops_state {
-                    wire::drop_state(&mut sent, self.config.provider);
-                }
-            }
-            if drops_media {
-                sent.messages.iter_mut().filter_map(ChatMessage::media_mut).for_each(Vec::clear);
-            }
-            sent
-        };
-        let mut sent = as_sent(drops_state, drops_media);
+        let media = *self.media_room.lock();
+        let mut form = SentForm { is_fenced, drops_state: false, media, too_large: None };
+        let (mut sent, mut dropped) = self.as_sent(prompt, form);
+        if dropped > 0 {
+            let all = media::sizes(&prompt.messages).len();
+            let why = oldest_left_out(dropped, all, "the provider took no more of them before");
+            on(Delta::LeftOut { tool: None, why });
+        }
         let tokens = context::of_prompt(&sent);
         if let Some((tool, why)) = self.offer.excess(prompt).filter(|_| !is_fenced) {
             on(Delta::LeftOut { tool: Some(tool), why });
@@ -444,21 +453,23 @@ impl ProviderModel {
                         self.offer.restore(&mut reply);
                     }
                     reply.usage.add(lost);
-                    reply.refused_media = drops_media;
+                    reply.refused_media = dropped;
+                    if let Some(size) = form.too_large {
+                        let mut room = self.media_room.lock();
+                        room.bytes = room.bytes.min(size.saturating_sub(1));
+                    }
                     return Ok(reply);
                 }
                 Err(fault) => fault,
             };
             lost.add(fault.spent);
             let spent = std::mem::replace(&mut fault.spent, lost);
-            let is_about_state = !drops_state && fault.is_about_state();
+            let is_about_state = !form.drops_state && fault.is_about_state();
             let refused = SentRequest { prompt: &sent, body: &outgoing.body };
             let is_learned = is_about_state || self.learn_refusal(&fault, refused, on);
-            let is_about_media = !is_learned && !drops_media && self.learn_media(&fault, &sent, on);
-            if is_learned || is_about_media {
-                drops_state |= is_about_state;
-                drops_media |= is_about_media;
-                sent = as_sent(drops_state, drops_media);
+            form.drops_state |= is_about_state;
+            if is_learned || self.learn_media(&fault, refused, &mut form, on) {
+                (sent, dropped) = self.as_sent(prompt, form);
                 outgoing = self.request(&sent);
                 if let Some((tool, why)) = self.offer.excess(prompt).filter(|_| !is_fenced) {
                     on(Delta::LeftOut { tool: Some(tool), why });
@@ -479,7 +490,7 @@ impl ProviderModel {
                     outgoing = self.request(&sent);
                     continue;
                 }
-                self.learn_context(&fault.message, tokens);
+                self.learn_context(&fault, tokens);
             }
             let after = self.pause(&mut fault, attempt);
             // Silence takes minutes, and may be paid for.
@@ -508,6 +519,22 @@ impl ProviderModel {
 }
 
 impl ProviderModel {
+    /// The prompt in the form in which it is sent, and how many of the oldest pictures and sounds are
+    /// left out of it.
+    fn as_sent(&self, prompt: &ModelPrompt, form: SentForm) -> (ModelPrompt, usize) {
+        let mut sent = if form.is_fenced { in_blocks(prompt) } else { self.offer.adapted(prompt) };
+        if !form.is_fenced {
+            wire::fit_calls(&mut sent, &self.config);
+            if form.drops_state {
+                wire::drop_state(&mut sent, self.config.provider);
+            }
+        }
+        let dropped = form.media.excess(&sent.messages);
+        media::drop_oldest(sent.messages.iter_mut(), dropped);
+        sent.messages.iter_mut().for_each(ChatMessage::say_missing);
+        (sent, dropped)
+    }
+
     /// The time before another attempt; a fault that asks for a longer one than is waited does not pass.
     fn pause(&self, fault: &mut Fault, attempt: u32) -> Duration {
         let growing = self.config.backoff * 2_u32.pow(attempt - 1);
@@ -611,6 +638,16 @@ fn estimate(reply: &mut ModelReply, tokens: u64) {
     }
 }
 
+/// What the person is told of pictures and sounds that are left out of a request.
+fn oldest_left_out(count: usize, all: usize, why: &str) -> SafeText {
+    let which = match (count, all) {
+        (count, all) if count == all => "the pictures and sounds are".to_owned(),
+        (1, _) => format!("the oldest of {all} pictures and sounds is"),
+        (count, all) => format!("the oldest {count} of {all} pictures and sounds are"),
+    };
+    SafeText::cut(&format!("{which} left out: {why}"), 400)
+}
+
 /// What helps with a model that has no tool calls.
 const FENCED: &str = "; --fenced is for models without tool calls of their own";
 /// How Ollama says that a model and its context are too large for the machine.
@@ -667,23 +704,38 @@ impl ProviderModel {
         true
     }
 
-    /// Learns from a refusal that the provider does not take the pictures and sounds of a prompt, one of
-    /// them or any; returns whether it did.
-    fn learn_media(&self, fault: &Fault, sent: &ModelPrompt, on: OnDelta<'_>) -> bool {
-        let has_media = |message: &ChatMessage| match message {
-            ChatMessage::User { media, .. } | ChatMessage::Tool { media, .. } => !media.is_empty(),
-            ChatMessage::Assistant(_) => false,
+    /// Learns from a refusal that the provider does not take the pictures and sounds of a prompt: as many
+    /// as there are, one of them, or any; returns whether it did. Each time fewer are sent, so this ends.
+    fn learn_media(
+        &self,
+        fault: &Fault,
+        sent: SentRequest<'_>,
+        form: &mut SentForm,
+        on: OnDelta<'_>,
+    ) -> bool {
+        let sizes = media::sizes(&sent.prompt.messages);
+        let bytes = sizes.iter().sum::<usize>();
+        let most = fault.most_media().filter(|most| (1..sizes.len()).contains(most));
+        let room = if sizes.is_empty() {
+            None
+        } else if let Some(count) = most {
+            self.media_room.lock().count = count;
+            Some(MediaRoom { count, ..MediaRoom::ANY })
+        } else if fault.is_too_large && bytes >= sent.body.to_string().len() / 2 {
+            form.too_large = Some(form.too_large.map_or(bytes, |before| before.min(bytes)));
+            MediaRoom::half_of(&sent.prompt.messages)
+        } else {
+            fault.is_about_media().then_some(MediaRoom::NONE)
         };
-        if !fault.is_about_media() || !sent.messages.iter().any(has_media) {
-            return false;
-        }
+        let Some(room) = room else { return false };
         if fault.takes_no_media() {
             let mut facts = self.facts.lock();
             let facts = facts.get_or_insert_default();
             (facts.sees, facts.hears) = (Some(false), Some(false));
         }
-        let why = format!("the pictures and sounds are left out: {}", fault.message);
-        let why = SafeText::cut(&self.redactor.redact(&why), 400);
+        form.media = form.media.within(room);
+        let refusal = self.redactor.redact(&fault.message);
+        let why = oldest_left_out(form.media.excess(&sent.prompt.messages), sizes.len(), &refusal);
         tracing::warn!(target: "mcpdeck::chat", action = "pictures left out", "{why}");
         on(Delta::LeftOut { tool: None, why });
         true
@@ -710,15 +762,15 @@ impl ProviderModel {
 
     /// Learns from the refusal of a prompt of about this many `tokens` how much the model takes. Where it
     /// names no less than what was known, the estimate was too low: of what other languages and data
-    /// need.
-    fn learn_context(&self, refusal: &str, tokens: u64) {
+    /// need. Where it is about bytes, half of them are tried.
+    fn learn_context(&self, fault: &Fault, tokens: u64) {
         const MIN_CONTEXT_TOKENS: u64 = 1_000;
-        let lower = refusal.to_lowercase();
-        let is_it =
-            ["context", "prompt", "token", "request"].iter().any(|word| lower.contains(word));
+        let lower = fault.message.to_lowercase();
+        let is_it = fault.is_too_large
+            || ["context", "prompt", "token", "request"].iter().any(|word| lower.contains(word));
         let known = self.context();
-        let named = facts::refused_context(refusal).unwrap_or(known);
-        let less = known.min(tokens / 10 * 9);
+        let named = facts::refused_context(&fault.message).unwrap_or(known);
+        let less = known.min(if fault.is_too_large { tokens / 2 } else { tokens / 10 * 9 });
         if named < known {
             self.facts.lock().get_or_insert_default().context = Some(named);
         } else if is_it && less >= MIN_CONTEXT_TOKENS {

@@ -273,7 +273,7 @@ mod tests {
 
     fn result(text: &str, is_error: bool) -> ChatMessage {
         let (id, name, text) = ("1".to_owned(), "a__read".to_owned(), crate::prompt::marked(text));
-        ChatMessage::Tool { id, name, text, is_error, media: Vec::new() }
+        ChatMessage::Tool { id, name, text, is_error, media: Vec::new(), given: 0 }
     }
 
     #[test]

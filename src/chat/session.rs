@@ -264,7 +264,13 @@ impl ChatSession {
             if session.store.is_some() {
                 let mut talk = talk.clone();
                 let (text, media) = (text.clone(), Vec::new());
-                talk.messages.push(ChatMessage::User { text, attached, withheld: false, media });
+                talk.messages.push(ChatMessage::User {
+                    text,
+                    attached,
+                    withheld: false,
+                    media,
+                    given: 0,
+                });
                 let session = Arc::clone(&session);
                 asked = Some(tokio::spawn(async move { session.keep(&talk, 0).await }));
             }

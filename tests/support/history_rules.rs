@@ -30,11 +30,27 @@ fn plain(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric())
 }
 
+/// Whether a call may have this name.
+fn is_name(name: &Value) -> bool {
+    let name = name.as_str().unwrap_or_default();
+    (1..=64).contains(&name.len()) && plain(&name.replace(['_', '-'], ""))
+}
+
 /// Anthropic: text that is text, ids of one form, each once.
 fn anthropic(messages: &[Value]) -> Option<String> {
     let mut ids = HashSet::new();
+    for content in messages.iter().filter_map(|message| message["content"].as_array()) {
+        let is_result = |block: &&Value| block["type"] == "tool_result";
+        if content.iter().skip_while(is_result).any(|block| is_result(&block)) {
+            return Some("`tool_use` ids were found without `tool_result` blocks after".into());
+        }
+    }
     let blocks = messages.iter().filter_map(|message| message["content"].as_array()).flatten();
     for block in blocks {
+        let parts = block["content"].as_array().into_iter().flatten();
+        if block["is_error"] == true && parts.into_iter().any(|part| part["type"] != "text") {
+            return Some("all content must be type \"text\" if \"is_error\" is true".into());
+        }
         let text = block["text"].as_str();
         if block["type"] == "text" && text.is_none_or(|text| text.trim().is_empty()) {
             return Some("messages: text content blocks must contain non-whitespace text".into());
@@ -46,6 +62,9 @@ fn anthropic(messages: &[Value]) -> Option<String> {
             }
             if !ids.insert(id) {
                 return Some("`tool_use` ids must be unique".into());
+            }
+            if !is_name(&block["name"]) {
+                return Some("tool_use.name: String should match pattern '^[a-zA-Z0-9_-]'".into());
             }
         }
     }
@@ -98,8 +117,8 @@ fn responses(body: &Value) -> Option<String> {
                 }
             }
             "function_call" => {
-                if word("name").is_empty() || !item["arguments"].is_string() {
-                    return Some(format!("input[{at}]: missing required parameter"));
+                if !is_name(&item["name"]) || !item["arguments"].is_string() {
+                    return Some(format!("Invalid 'input[{at}].name'"));
                 }
                 if !known.insert(word("call_id")) {
                     return Some(format!("Duplicate call_id {}", word("call_id")));
@@ -152,6 +171,9 @@ fn completions(messages: &[Value], is_mistral: bool, is_kimi: bool) -> Option<St
             }
             if id.is_empty() || !ids.insert(id) {
                 return Some(format!("the id {id} comes twice"));
+            }
+            if !is_name(&call["function"]["name"]) {
+                return Some("Invalid 'messages.tool_calls.function.name': no match".into());
             }
         }
         if message["role"] == "tool" && !ids.contains(message["tool_call_id"].as_str()?) {

@@ -537,7 +537,11 @@ fn ollama_refusal(path: &str, body: &Value, shown: &Value) -> Option<String> {
         return Some("registry.ollama.ai/library/test-model does not support tools".to_owned());
     }
     assert_eq!(body["truncate"], false, "what does not fit would be cut silently");
-    let tokens = (body["messages"].to_string().len() + body["tools"].to_string().len()) / 4;
+    let mut text = body["messages"].clone();
+    for message in text.as_array_mut().into_iter().flatten() {
+        message.as_object_mut().expect("a message").remove("images");
+    }
+    let tokens = (text.to_string().len() + body["tools"].to_string().len()) / 4;
     let window = body["options"]["num_ctx"].as_u64().unwrap_or(4_096);
     (tokens as u64 > window).then(|| {
         format!(

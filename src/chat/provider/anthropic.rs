@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::llm::{ChatMessage, Delta, ModelPrompt, ModelReply, OnDelta, Stop, ToolCall};
 use crate::media::ToolMedia;
 use crate::provider::wire::{
-    ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, is_placed, tools, turns,
+    MediaOf, ProviderRequest, RemoteConfig, ReplyReader, RequestPlan, is_placed, media_after,
+    media_words, tools, turns,
 };
 
 /// The API version.
@@ -15,23 +16,22 @@ const VERSION: &str = "2023-06-01";
 
 pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRequest {
     let config = plan.config;
-    let messages = prompt.messages.iter().map(|message| match message {
+    let messages = prompt.messages.iter().enumerate().map(|(at, message)| match message {
         ChatMessage::User { text, media, .. } => {
             let text = json!({"type": "text", "text": text});
             ("user", pictures(media).into_iter().chain([text]).collect())
         }
         ChatMessage::Assistant(reply) => ("assistant", reply_content(reply)),
         ChatMessage::Tool { id, text, is_error, media, .. } => {
-            let pictures = pictures(media);
             let mut content = json!(text);
-            if !pictures.is_empty() {
+            if !is_error && media.iter().any(ToolMedia::is_picture) {
                 let text = json!({"type": "text", "text": text});
-                content = std::iter::once(text).chain(pictures).collect();
+                content = std::iter::once(text).chain(pictures(media)).collect();
             }
             let result = json!({
                 "type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error,
             });
-            ("user", vec![result])
+            ("user", [result].into_iter().chain(failed_pictures(&prompt.messages, at)).collect())
         }
     });
     let mut messages = turns(messages, "content");
@@ -72,6 +72,18 @@ fn pictures(media: &[ToolMedia]) -> Vec<Value> {
         json!({"type": "image", "source": source})
     });
     pictures.collect()
+}
+
+/// The pictures of calls that failed, behind the results of an answer: a result with `is_error` is text
+/// alone ("all content must be type `text` if `is_error` is true"), and results come first.
+fn failed_pictures(messages: &[ChatMessage], at: usize) -> Vec<Value> {
+    let failed =
+        media_after(messages, at).into_iter().filter(|it| it.is_error && it.one.is_picture());
+    let blocks = failed.flat_map(|MediaOf { name, one, .. }| {
+        let text = json!({"type": "text", "text": media_words(name)});
+        std::iter::once(text).chain(pictures(std::slice::from_ref(one)))
+    });
+    blocks.collect()
 }
 
 /// The headers of every request.

@@ -95,6 +95,20 @@ const TOO_LONG: [&str; 9] = [
     "request too large",
 ];
 
+/// How providers, and proxies before them, say that a request has too many bytes (Anthropic API
+/// reference, Errors, `request_too_large`; Gemini, "Request payload size exceeds the limit"; nginx;
+/// Express, "request entity too large"; Fastify, "Request body is too large").
+const TOO_LARGE: [&str; 8] = [
+    "request_too_large",
+    "payload size",
+    "payload too large",
+    "entity too large",
+    "content too large",
+    "body too large",
+    "body is too large",
+    "request exceeds the maximum size",
+];
+
 /// How providers say that the account is empty or its limit reached, which no waiting helps (`OpenAI`
 /// guide, Error codes, `insufficient_quota`; Anthropic API reference, Errors; `DeepSeek` guide, Error
 /// codes, 402; `OpenRouter` API reference, Errors, 402; xAI guide, billing).
@@ -154,6 +168,8 @@ pub(super) struct Fault {
     pub(super) after: Option<Duration>,
     /// The status of an error response.
     pub(super) status: Option<u16>,
+    /// Whether the request has too many bytes, whatever they are.
+    pub(super) is_too_large: bool,
     /// What the attempt has used before it broke off.
     pub(super) spent: TokenUsage,
 }
@@ -163,7 +179,8 @@ impl Fault {
         use LlmErrorKind::{Cut, RateLimited, Server, Timeout, Unreachable};
         let passes = matches!(kind, Cut | RateLimited | Server | Timeout | Unreachable);
         let (after, status, spent) = (None, None, TokenUsage::default());
-        Self { kind, message: message.into(), passes, after, status, spent }
+        let is_too_large = false;
+        Self { kind, message: message.into(), passes, after, status, is_too_large, spent }
     }
 
     /// Classifies a provider's error object: most have `message` and a word for the kind.
@@ -191,7 +208,7 @@ impl Fault {
             _ if is_spent => K::RateLimited,
             _ if WRONG_KEY.iter().any(says) => K::Unauthorized,
             _ if FAILED_CALL.iter().any(says) => K::Malformed,
-            _ if !is_field && TOO_LONG.iter().any(says) => K::TooLong,
+            _ if !is_field && TOO_LONG.iter().chain(&TOO_LARGE).any(says) => K::TooLong,
             Some(413) => K::TooLong,
             Some(401 | 403) => K::Unauthorized,
             Some(429) => K::RateLimited,
@@ -206,7 +223,10 @@ impl Fault {
             }
             None => K::Server,
         };
+        let is_large = status == Some(413) || TOO_LARGE.iter().any(says);
         let mut fault = Self { status, ..Self::new(kind, text) };
+        // What counts tokens is about the prompt.
+        fault.is_too_large = kind == K::TooLong && is_large && !lower.contains("token");
         let details = error.get("details").and_then(Value::as_array);
         let details = || details.into_iter().flatten();
         // A quota of the day, or none at all (Gemini guide, Rate limits, `QuotaFailure`).
@@ -244,6 +264,22 @@ impl Fault {
         let text = self.message.to_lowercase();
         matches!(self.status, Some(400 | 404 | 413 | 415 | 422))
             && WORDS.iter().any(|word| text.contains(word))
+    }
+
+    /// The most pictures that the provider takes in a request, where it refuses more (vLLM, "At most 1
+    /// image(s) may be provided in one prompt"; Groq, "This model supports up to 5 images").
+    pub(super) fn most_media(&self) -> Option<usize> {
+        const BEFORE: [&str; 5] = ["at most ", "up to ", "maximum of ", "limit of ", "limit is "];
+        let text = self.message.to_lowercase();
+        let number = |(at, before): (usize, &str)| {
+            let rest = &text[at + before.len()..];
+            let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            let rest_is_media = rest[digits..].trim_start().starts_with("image");
+            rest[..digits].parse().ok().filter(|_| rest_is_media)
+        };
+        let mut found =
+            BEFORE.iter().flat_map(|words| text.match_indices(words)).filter_map(number);
+        found.next().filter(|_| self.is_about_media())
     }
 
     /// Whether the provider says that the model takes no pictures or sounds at all.

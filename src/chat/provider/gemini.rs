@@ -25,7 +25,7 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
         ChatMessage::Tool { id, text, .. } if unread.contains(&id.as_str()) => {
             ("user", vec![json!({"text": format!("Your last call failed: {text}")})])
         }
-        ChatMessage::Tool { id, name, text, is_error, media } => {
+        ChatMessage::Tool { id, name, text, is_error, media, .. } => {
             let key = if *is_error { "error" } else { "result" };
             let mut response = json!({"name": name, "response": {key: text}});
             if given.contains(&id.as_str()) {

@@ -35,8 +35,8 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
         // Templates of models place pictures in messages of the user.
         let media = media_after(&prompt.messages, at);
         let pictures = (!media.is_empty()).then(|| {
-            let names: Vec<&str> = media.iter().map(|(name, _)| *name).collect();
-            let images: Vec<&str> = media.iter().map(|(_, one)| &*one.data).collect();
+            let names: Vec<&str> = media.iter().map(|it| it.name).collect();
+            let images: Vec<&str> = media.iter().map(|it| &*it.one.data).collect();
             let text = format!("What these calls gave, in this order: {}", names.join(", "));
             json!({"role": "user", "content": text, "images": images})
         });

@@ -9,8 +9,8 @@ use crate::llm::{
 };
 use crate::media::{ToolMedia, sound_format};
 use crate::provider::wire::{
-    MISTRAL, MOONSHOT, Provider, ProviderRequest, RemoteConfig, ReplyReader, RequestPlan,
-    functions, media_after,
+    MISTRAL, MOONSHOT, MediaOf, Provider, ProviderRequest, RemoteConfig, ReplyReader, RequestPlan,
+    functions, media_after, media_words,
 };
 use schema::ToolFormat;
 
@@ -51,11 +51,8 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
         // Messages of tools are text alone (OpenAI API reference, Chat Completions, tool message).
         let media = media_after(&prompt.messages, at);
         if !media.is_empty() {
-            let parts = media.into_iter().flat_map(|(name, one)| {
-                [
-                    json!({"type": "text", "text": format!("What the call of {name} gave:")}),
-                    part(one),
-                ]
+            let parts = media.into_iter().flat_map(|MediaOf { name, one, .. }| {
+                [json!({"type": "text", "text": media_words(name)}), part(one)]
             });
             messages.push(json!({"role": "user", "content": parts.collect::<Vec<_>>()}));
         }

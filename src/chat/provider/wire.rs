@@ -284,9 +284,23 @@ pub(super) fn functions(prompt: &ModelPrompt) -> Option<Value> {
     Some(functions.collect())
 }
 
+/// A picture or a sound of the result of a call.
+pub(super) struct MediaOf<'a> {
+    /// The name that the model called.
+    pub(super) name: &'a str,
+    /// Whether the call failed.
+    pub(super) is_error: bool,
+    pub(super) one: &'a ToolMedia,
+}
+
+/// The words before a picture or a sound that stands behind the results.
+pub(super) fn media_words(name: &str) -> String {
+    format!("What the call of {name} gave:")
+}
+
 /// The places behind which the pictures and sounds of the results before stand in a message of their
 /// own: results are text alone, and those of one answer stay together.
-pub(super) fn media_after(messages: &[ChatMessage], at: usize) -> Vec<(&str, &ToolMedia)> {
+pub(super) fn media_after(messages: &[ChatMessage], at: usize) -> Vec<MediaOf<'_>> {
     let is_result = |message: &ChatMessage| matches!(message, ChatMessage::Tool { .. });
     if !is_result(&messages[at]) || messages.get(at + 1).is_some_and(is_result) {
         return Vec::new();
@@ -294,7 +308,9 @@ pub(super) fn media_after(messages: &[ChatMessage], at: usize) -> Vec<(&str, &To
     let first = messages[..at].iter().rposition(|message| !is_result(message));
     let results = &messages[first.map_or(0, |first| first + 1)..=at];
     let all = results.iter().filter_map(|message| match message {
-        ChatMessage::Tool { name, media, .. } => Some(media.iter().map(|one| (name.as_str(), one))),
+        ChatMessage::Tool { name, media, is_error, .. } => {
+            Some(media.iter().map(|one| MediaOf { name, is_error: *is_error, one }))
+        }
         ChatMessage::User { .. } | ChatMessage::Assistant(_) => None,
     });
     all.flatten().collect()
@@ -313,9 +329,10 @@ pub(super) fn turns(all: impl Iterator<Item = (&'static str, Vec<Value>)>, key: 
     turns.into_iter().map(|(role, content)| json!({"role": role, key: content})).collect()
 }
 
-/// Gives the calls of a conversation ids that the provider takes: those of another model, before the
-/// person changed it, may have a form of their own. The provider's own ids stay as they are.
-pub(super) fn fit_ids(prompt: &mut ModelPrompt, config: &RemoteConfig) {
+/// Gives the calls of a conversation ids and names that the provider takes: those of another model, before
+/// the person changed it, may have a form of their own, and models call tools by names that no tool has.
+/// The provider's own ids stay as they are.
+pub(super) fn fit_calls(prompt: &mut ModelPrompt, config: &RemoteConfig) {
     let fit = |id: &mut String| {
         if !config.takes_id(id) {
             *id = short_id(id);
@@ -324,17 +341,37 @@ pub(super) fn fit_ids(prompt: &mut ModelPrompt, config: &RemoteConfig) {
     for message in &mut prompt.messages {
         match message {
             ChatMessage::Assistant(reply) => {
-                reply.calls.iter_mut().for_each(|call| fit(&mut call.id));
+                for call in &mut reply.calls {
+                    fit(&mut call.id);
+                    fit_name(&mut call.name);
+                }
                 for block in reply.carried.iter_mut().filter(|it| it["type"] == "tool_use") {
                     let mut id = block["id"].as_str().unwrap_or_default().to_owned();
                     fit(&mut id);
                     block["id"] = id.into();
                 }
             }
-            ChatMessage::Tool { id, .. } => fit(id),
+            ChatMessage::Tool { id, name, .. } => {
+                fit(id);
+                fit_name(name);
+            }
             ChatMessage::User { .. } => {}
         }
     }
+}
+
+/// Gives a name in the history the form that all providers take: `^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`
+/// (pydantic/pydantic-ai#4585; mastra-ai/mastra#13632; mcp-use/mcp-use#90).
+fn fit_name(name: &mut String) {
+    /// Most bytes of a name.
+    const MAX_NAME_BYTES: usize = 64;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let is_begun = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if is_begun && name.len() <= MAX_NAME_BYTES && name.chars().all(is_plain) {
+        return;
+    }
+    let plain = name.trim().chars().map(|c| if is_plain(c) { c } else { '_' });
+    *name = if is_begun { "" } else { "t_" }.chars().chain(plain).take(MAX_NAME_BYTES).collect();
 }
 
 /// Takes what the provider signed out of a conversation: it refuses what it signed for another key, or

@@ -32,7 +32,7 @@ fn left_by_another() -> Conversation {
     };
     let result = |id: &str| {
         let (id, name, text) = (id.to_owned(), "a__read".to_owned(), "42".to_owned());
-        ChatMessage::Tool { id, name, text, is_error: false, media: Vec::new() }
+        ChatMessage::Tool { id, name, text, is_error: false, media: Vec::new(), given: 0 }
     };
     let user = |text: &str| ChatMessage::user(text);
     let long = "call_".to_owned() + &"x".repeat(200);
@@ -203,6 +203,67 @@ async fn calls_with_one_id_are_told_apart_within_an_answer_and_after_it() {
         assert!(results[0].contains("\"n\":0") && results[1].contains("\"n\":1"), "{results:?}");
         let sent = provider.requests().pop().unwrap().body.to_string();
         assert_eq!(sent.matches("\"n\"").count() + sent.matches("\\\"n\\\"").count(), 8, "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn names_that_models_invent_or_leave_unclean_stop_no_conversation() {
+    let long: &'static str = "x".repeat(200).leak();
+    for format in [Format::Anthropic, Format::OpenAi, Format::Gemini, Format::Ollama] {
+        for (called, is_found) in [
+            ("functions.a__read", true),
+            (" a__read", true),
+            ("a__read<|channel|>commentary", true),
+            ("a.read", true),
+            ("browser.tabs.open", false),
+            ("$lookup", false),
+            ("größe", false),
+            ("", false),
+            ("3d", false),
+            (long, false),
+        ] {
+            let provider =
+                Provider::new(vec![call(called, "{}"), text("Well."), text("Again.")]).strict();
+            let (scene, mut talk) = (Scene::new().await, Conversation::default());
+            let model = model(format, &provider);
+            for _ in 0..2 {
+                let reason = scene.turn(Arc::clone(&model), &mut talk, "go").await;
+                assert_eq!(reason, DoneReason::End, "{format:?} {called}: {:?}", scene.events());
+            }
+            assert_eq!(provider.requests().len(), 3, "{format:?} {called}");
+            assert_eq!(scene.results()[0].1, !is_found, "{called}: {:?}", scene.results());
+            assert_eq!(scene.has(StatusKind::UnknownTool), !is_found, "{called}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_stands_in_the_text_is_not_told_as_an_answer() {
+    for (words, is_call) in [
+        ("<tool_call>\n{\"name\": \"a__read\", \"arguments\": {}}\n</tool_call>", true),
+        ("I look.\n<tool_call>\n<function=a__read>\n</function>\n</tool_call>", true),
+        ("<function=a__read>{\"x\": 1}</function>", true),
+        ("[TOOL_CALLS][{\"name\": \"a__read\", \"arguments\": {}}]", true),
+        ("[TOOL_CALLS]a__read[ARGS]{}", true),
+        ("<|python_tag|>{\"name\": \"a__read\", \"parameters\": {}}", true),
+        ("<\u{ff5c}tool\u{2581}calls\u{2581}begin\u{ff5c}>function a__read {}", true),
+        ("<|channel|>commentary to=functions.a__read code<|message|>{}", true),
+        ("{\"name\": \"a__read\", \"parameters\": {}}", true),
+        ("```json\n{\"name\": \"a__read\", \"arguments\": {}}\n```", true),
+        ("<tool_call> is how Qwen begins a call.", false),
+        ("<tool_call>{\"name\": \"get_weather\"}</tool_call>", false),
+        ("{\"name\": \"Ada\", \"age\": 3}", false),
+        ("The tool is a__read.", false),
+    ] {
+        let provider = Provider::new(vec![text(words), text("Hello.")]);
+        let (scene, mut talk) = (Scene::new().await, Conversation::default());
+        let model = model(Format::OpenAi, &provider);
+        let reason = scene.turn(Arc::clone(&model), &mut talk, "go").await;
+        let expected = if is_call { DoneReason::NoCall } else { DoneReason::End };
+        assert_eq!(reason, expected, "{words}: {:?}", scene.events());
+        let told = serde_json::to_string(&scene.events().last()).unwrap();
+        assert_eq!(told.contains("--fenced"), is_call, "{told}");
+        assert_eq!(scene.turn(model, &mut talk, "and now?").await, DoneReason::End);
     }
 }
 
