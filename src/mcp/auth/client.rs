@@ -9,7 +9,7 @@ use url::Url;
 
 use super::discovery::{FoundIssuer, Site};
 use super::fresh::{now, random_text};
-use super::grant::{self, NotGranted, OAuthClient, seconds};
+use super::grant::{self, NotGranted, OAuthClient, Posted, in_tries, seconds};
 use super::redirect::Loopback;
 use super::step::{AuthFailure, StepKind};
 use super::token::{ClientAuth, ClientOrigin, StoredClient};
@@ -167,13 +167,15 @@ impl Site {
             request["scope"] = json!(found.scopes.join(" "));
         }
         let failed = |why: String| NotRegistered::Failed(AuthFailure::failed(why));
-        let post = http::Request::post(endpoint)
-            .header("content-type", "application/json")
-            .header("accept", "application/json")
-            .body(request.to_string().into_bytes())
-            .map_err(|error| failed(error.to_string()))?;
-        let response = self.exchange.run(StepKind::Register, post).await;
-        let response = response.map_err(|none| failed(none.said))?;
+        let post = || {
+            http::Request::post(endpoint)
+                .header("content-type", "application/json")
+                .header("accept", "application/json")
+                .body(request.to_string().into_bytes())
+                .map_err(AuthFailure::failed)
+        };
+        let posted = self.exchange.run_patiently(StepKind::Register, post).await;
+        let Posted { response, tries } = posted.map_err(NotRegistered::Failed)?;
         let (status, body) = (response.status(), response.body());
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         if !status.is_success() {
@@ -182,8 +184,9 @@ impl Site {
             let words = SafeText::cut(&words.join(": "), 200);
             let colon = if words.as_str().is_empty() { "" } else { ": " };
             let mut why = format!(
-                "{endpoint} registers no client for {redirect_uri} (HTTP {}{colon}{words})",
-                status.as_u16()
+                "{endpoint} registers no client for {redirect_uri} (HTTP {}{colon}{words}){}",
+                status.as_u16(),
+                in_tries(tries)
             );
             let is_absent = matches!(status.as_u16(), 401 | 404 | 405 | 501);
             if is_absent && !found.published {

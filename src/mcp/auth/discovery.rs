@@ -507,8 +507,10 @@ impl OAuthHttpClient for Documents {
             let mut response = if let Some(response) = known {
                 response
             } else {
-                let response = self.exchange.run(kind, request.request).await;
-                response.map_err(|none| OAuthHttpClientError::from(none.said))?
+                let sent = || Ok(request.request.clone());
+                let answered = self.exchange.run_patiently(kind, sent).await;
+                let none = |none: AuthFailure| OAuthHttpClientError::from(none.reason());
+                answered.map_err(none)?.response
             };
             if is_resource {
                 self.metadata.lock().insert(at.to_string(), response.clone());

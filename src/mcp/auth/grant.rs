@@ -407,21 +407,21 @@ pub(super) async fn revoke(
     Err(AuthFailure::failed(format!("{endpoint}: HTTP {}", response.status())))
 }
 
-/// The pauses before a grant is posted again that an authorization server could not answer: it is
+/// The pauses before a request is sent again that an authorization server could not answer: it is
 /// starting, or one of its replicas is ending.
 const RETRY_PAUSES: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(600), Duration::from_millis(1_800)];
 /// Longest pause that a server may ask for (`Retry-After`) and gets, while a person waits.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// An answer to a grant, and how often the grant was posted for it.
-struct Posted {
-    response: http::Response<Vec<u8>>,
-    tries: usize,
+/// An answer, and how often its request was sent for it.
+pub(super) struct Posted {
+    pub(super) response: http::Response<Vec<u8>>,
+    pub(super) tries: usize,
 }
 
-/// Posts a form. A grant is posted again where nobody has answered it: the connection broke, or a
-/// 5xx says that the server cannot now. What a 4xx says is final (RFC 6749, section 5.2).
+/// Posts a form. A grant is posted again where nobody has answered it. What a 4xx says is final
+/// (RFC 6749, section 5.2).
 ///
 /// # Errors
 /// Why there was no answer.
@@ -432,32 +432,29 @@ async fn post(
     caller: &OAuthClient<'_>,
     form: &[(&str, &str)],
 ) -> Result<Posted, AuthFailure> {
-    let is_grant = matches!(kind, StepKind::Token | StepKind::Exchange | StepKind::Refresh);
-    let mut pauses = if is_grant { &RETRY_PAUSES[..] } else { &[] }.iter();
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        // Each has an assertion and a proof of its own: they are good once.
-        let answered = exchange.run(kind, request_of(endpoint, caller, form)?).await;
-        let asked = match &answered {
-            // Not where it asks for patience ([`is_passing`]): that is for the caller to have.
-            Ok(response) if matches!(response.status().as_u16(), 500 | 502..=504) => {
-                pause_asked(response)
-            }
-            Err(none) if none.is_passing => Duration::ZERO,
-            _ => Duration::MAX,
-        };
-        let Some(pause) = pauses.next().filter(|_| asked <= MAX_RETRY_INTERVAL) else {
-            let failed =
-                |none: NoAnswer| AuthFailure::failed(format!("{}{}", none.said, in_tries(tries)));
-            return answered.map(|response| Posted { response, tries }).map_err(failed);
-        };
-        tokio::time::sleep(asked.max(*pause)).await;
-    }
+    // Each has an assertion and a proof of its own: they are good once.
+    let request = || request_of(endpoint, caller, form);
+    exchange.run_patiently(kind, request).await
+}
+
+/// Whether a request is sent again that nobody has answered, by the status of an answer: the
+/// connection broke (`None`), or a 5xx says that the server cannot now. Not where it asks for
+/// patience ([`is_passing`]): that is for the caller to have.
+const fn may_send_again(kind: StepKind, status: Option<u16>) -> bool {
+    let is_sent_again = matches!(
+        kind,
+        StepKind::ResourceMetadata
+            | StepKind::ServerMetadata
+            | StepKind::Register
+            | StepKind::Token
+            | StepKind::Exchange
+            | StepKind::Refresh
+    );
+    is_sent_again && matches!(status, None | Some(500 | 502..=504))
 }
 
 /// How often something was tried, in words; nothing when once.
-fn in_tries(tries: usize) -> String {
+pub(super) fn in_tries(tries: usize) -> String {
     if tries > 1 { format!(" (tried {tries} times)") } else { String::new() }
 }
 
@@ -578,6 +575,38 @@ impl TokenClient {
             shown.set_query(None);
             NoAnswer { said: format!("{shown}: {}", none.said), ..none }
         })
+    }
+
+    /// Sends a request, and again where nobody has answered it ([`may_send_again`]), at most as often
+    /// as there are pauses.
+    ///
+    /// # Errors
+    /// The address, why there was no response, and how often it was tried.
+    pub(super) async fn run_patiently(
+        &self,
+        kind: StepKind,
+        request: impl Fn() -> Result<http::Request<Vec<u8>>, AuthFailure>,
+    ) -> Result<Posted, AuthFailure> {
+        let mut pauses = RETRY_PAUSES.iter();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let answered = self.run(kind, request()?).await;
+            let asked = match &answered {
+                Ok(response) if may_send_again(kind, Some(response.status().as_u16())) => {
+                    pause_asked(response)
+                }
+                Err(none) if none.is_passing && may_send_again(kind, None) => Duration::ZERO,
+                Ok(_) | Err(_) => Duration::MAX,
+            };
+            let Some(pause) = pauses.next().filter(|_| asked <= MAX_RETRY_INTERVAL) else {
+                let failed = |none: NoAnswer| {
+                    AuthFailure::failed(format!("{}{}", none.said, in_tries(tries)))
+                };
+                return answered.map(|response| Posted { response, tries }).map_err(failed);
+            };
+            tokio::time::sleep(asked.max(*pause)).await;
+        }
     }
 
     async fn sent(&self, request: http::Request<Vec<u8>>) -> Result<reqwest::Response, NoAnswer> {

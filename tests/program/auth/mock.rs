@@ -73,6 +73,8 @@ pub struct World {
     /// where that is empty, the connection just ends.
     pub unanswered: usize,
     pub instead: &'static str,
+    /// The place that does not answer, where it is another than the token endpoint.
+    pub silent_at: Option<&'static str>,
     /// No document says where to sign in, and nobody registers.
     pub is_unpublished: bool,
 }
@@ -249,6 +251,13 @@ impl World {
         }
         match path {
             path if self.is_unpublished && path != "/mcp" => http("404 Not Found", &[], ""),
+            path if self.unanswered > 0 && path == self.silent_at.unwrap_or("/token") => {
+                self.unanswered -= 1;
+                match self.instead {
+                    "" => String::new(),
+                    head => http(head, &[], "<html>no answer</html>"),
+                }
+            }
             "/idp/token" => {
                 let asked = form(body);
                 if asked["subject_token"] != "id-token" || asked["audience"] != self.base {
@@ -301,13 +310,6 @@ impl World {
                 http("400 Bad Request", &[], "I do not know this client.")
             }
             "/authorize" => self.page(&form(query)),
-            "/token" if self.unanswered > 0 => {
-                self.unanswered -= 1;
-                match self.instead {
-                    "" => String::new(),
-                    head => http(head, &[], "<html>no answer</html>"),
-                }
-            }
             "/token" | "/token/" => self.token(&form(body)),
             "/revoke" if self.revokes_with.is_some_and(|it| !form(body).contains_key(it)) => {
                 let refused = json!({"error": "invalid_request"}).to_string();

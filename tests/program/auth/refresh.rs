@@ -157,3 +157,57 @@ async fn a_token_that_takes_no_person_is_tried_for_again_too() {
     assert!(failed.iter().all(passing), "{failed:?}");
     assert_eq!(rig.mock.count("POST /token"), 3 + MOST_POSTS);
 }
+
+/// The places besides the token endpoint that a sign-in depends on, each by its first request.
+const PLACES: [&str; 3] = [
+    "/.well-known/oauth-protected-resource/mcp",
+    "/.well-known/oauth-authorization-server",
+    "/register",
+];
+
+#[tokio::test]
+async fn a_document_or_a_registration_that_was_not_answered_is_tried_again() {
+    let tried = async |(place, instead): (&'static str, &'static str)| {
+        let rig = Rig::new().await;
+        rig.mock.world().silent_at = Some(place);
+        (rig.mock.world().unanswered, rig.mock.world().instead) = (2, instead);
+        let token = rig.authorizer(&rig.nobody()).sign_in(&rig.person, Vec::new()).await;
+        assert!(token.is_ok(), "{place}, {instead}: {token:?}");
+        assert_eq!(rig.mock.world().unanswered, 0, "{place}, {instead}");
+        assert_eq!(rig.mock.world().registered, 1, "{place}, {instead}");
+    };
+    let answers = [
+        DROPPED,
+        "500 Internal Server Error",
+        "502 Bad Gateway",
+        "503 Service Unavailable\r\nretry-after: 1",
+        "504 Gateway Timeout",
+    ];
+    let all = PLACES.into_iter().flat_map(|place| answers.map(|instead| (place, instead)));
+    join_all(all.map(tried)).await;
+}
+
+#[tokio::test]
+async fn a_document_or_a_registration_that_is_never_answered_is_given_up_by_name() {
+    let tried = async |(place, instead): (&'static str, &'static str)| {
+        let rig = Rig::new().await;
+        rig.mock.world().silent_at = Some(place);
+        (rig.mock.world().unanswered, rig.mock.world().instead) = (usize::MAX, instead);
+        let error = rig.authorizer(&rig.nobody()).sign_in(&rig.person, Vec::new()).await;
+        let error = error.unwrap_err();
+        let verb = if place == "/register" { "POST" } else { "GET" };
+        let is_lasting = instead.contains("3600");
+        let posts = if is_lasting { 1 } else { MOST_POSTS };
+        assert_eq!(rig.mock.count(&format!("{verb} {place}")), posts, "{place}: {error}");
+        assert!(matches!(error, AuthFailure::Failed(_)), "{place}: {error:?}");
+        for said in [place, "503"] {
+            assert!(error.to_string().contains(said), "{place}: {said}: {error}");
+        }
+        if place == "/register" && !is_lasting {
+            assert!(error.to_string().ends_with("(tried 4 times)"), "{error}");
+        }
+    };
+    let answers = ["503 Service Unavailable", "503 Service Unavailable\r\nretry-after: 3600"];
+    let all = PLACES.into_iter().flat_map(|place| answers.map(|instead| (place, instead)));
+    join_all(all.map(tried)).await;
+}
