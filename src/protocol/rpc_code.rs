@@ -40,6 +40,13 @@ impl RpcCode {
     /// The help text for an error that a server answered a request of `method` with.
     pub fn advice(method: &str, code: Option<i64>) -> &'static str {
         match (method, code) {
+            ("initialize" | "server/discover", Some(Self::METHOD_NOT_FOUND)) => {
+                "it speaks JSON-RPC, but not MCP: correct `command` and `args`, or `url`, of the entry"
+            }
+            ("initialize", Some(Self::INVALID_PARAMS)) => {
+                "the server rejected the handshake: its documentation may name the version of the \
+                 protocol that it wants, for `protocol` in the entry"
+            }
             (_, Some(Self::METHOD_NOT_FOUND)) => "the server does not know this method",
             // A URI or a name that the server does not have is also a wrong parameter.
             ("resources/read" | "resources/subscribe" | "resources/unsubscribe", Some(code))

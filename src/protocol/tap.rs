@@ -49,6 +49,8 @@ pub struct Tap {
     /// Fires when the server asks something after the end of the connection: it waits for an answer
     /// that can no longer come.
     pub asked_too_late: CancellationToken,
+    /// Fires when a request of the host comes back as it was sent: the peer repeats what it reads.
+    pub echoed: CancellationToken,
     /// Whether the host has closed the session, rather than the server or an error.
     closed: AtomicBool,
     /// Whether the server required authorisation (HTTP 401).
@@ -81,6 +83,7 @@ impl Tap {
             pump: Arc::default(),
             over: CancellationToken::new(),
             asked_too_late: CancellationToken::new(),
+            echoed: CancellationToken::new(),
             closed: AtomicBool::new(false),
             unauthorized: AtomicBool::new(false),
             me: Weak::clone(me),

@@ -157,7 +157,33 @@ fn failed(error: Error) -> ConnectError {
 /// server may be slow, or may ignore methods it does not know. Whichever succeeds first counts.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long an answer may follow the echo of a request: a server that prints what it reads answers
+/// as well, a program that repeats its input never does.
+const ECHO_TIMEOUT: Duration = Duration::from_secs(5);
+
 async fn shake_hands(core: &Core, attempt: &Attempt) -> Result<SessionView, ConnectError> {
+    let tap = &core.tap;
+    let repeats = async {
+        tap.echoed.cancelled().await;
+        tokio::time::sleep(ECHO_TIMEOUT).await;
+    };
+    tokio::select! {
+        done = agree(core, attempt) => done,
+        () = repeats => {
+            let message = "it sends our own messages back and answers none";
+            let help = if tap.context.seen.with(|seen| seen.http.is_some()) {
+                "what is there repeats what it is sent, and is no MCP server: correct `url`"
+            } else {
+                "the program repeats its input, as `cat` does, and is no MCP server: correct \
+                 `command` and `args` of the entry"
+            };
+            Err(failed(Error::new(ErrorCode::ServerStartup, message).help(help)))
+        }
+    }
+}
+
+/// The handshake with a peer that answers.
+async fn agree(core: &Core, attempt: &Attempt) -> Result<SessionView, ConnectError> {
     let explained = |error: Error| explain(error, core);
     match attempt {
         Attempt::Legacy(version) => {
@@ -230,7 +256,15 @@ async fn initialize(
     offer: &str,
     pinned: Option<&str>,
 ) -> Result<SessionView, ConnectError> {
-    let result = core.initialize(offer).await.map_err(|error| explain(error, core))?;
+    let mut result = core.initialize(offer).await;
+    // It refuses the version, and names others (2025-11-25, lifecycle, error handling).
+    if pinned.is_none()
+        && let Err(error) = &result
+        && let Some(other) = common(&supported(error)).filter(|other| *other != offer)
+    {
+        result = core.initialize(other).await;
+    }
+    let result = result.map_err(|error| explain(error, core))?;
     let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
     let shown = format!("`{}`", SafeText::cut(version, 64));
     if pinned.is_some_and(|pinned| pinned != version) {
@@ -241,7 +275,7 @@ async fn initialize(
     // A version that the client does not support ends the connection (lifecycle, negotiation).
     if !PROTOCOL_VERSIONS.contains(&version) {
         let message = format!("the server answered with the unknown version {shown}");
-        return Err(version_error(&message, "the host cannot speak it", &core.tap));
+        return Err(version_error(&message, &other_version(), &core.tap));
     }
     if version == MODERN_VERSION {
         let message = "the server answered `initialize` with 2026-07-28, which has no `initialize`";
@@ -317,7 +351,22 @@ fn no_common(versions: &[&str]) -> ConnectError {
     // Not a finding: an attempt in the other era may well succeed; if none does, the start fails
     // with this message.
     let message = format!("no common protocol version: the server speaks {versions}");
-    ConnectError { retryable: true, ..failed(Error::new(ErrorCode::ServerStartup, message)) }
+    let error = Error::new(ErrorCode::ServerStartup, message).help(other_version());
+    ConnectError { retryable: true, ..failed(error) }
+}
+
+/// What helps where both sides speak no version in common.
+fn other_version() -> String {
+    format!(
+        "mcpdeck speaks {}: take a version of the server that speaks one of them, or a newer mcpdeck",
+        PROTOCOL_VERSIONS.join(", ")
+    )
+}
+
+/// The newest version of those that begins with `initialize` and that the host speaks.
+fn common(versions: &[&str]) -> Option<&'static str> {
+    let mut known = PROTOCOL_VERSIONS.into_iter().rev();
+    known.find(|version| *version != MODERN_VERSION && versions.contains(version))
 }
 
 fn version_error(message: &str, help: &str, tap: &Tap) -> ConnectError {
@@ -361,7 +410,8 @@ fn run(live: &LiveSession) {
 
 /// The versions a server supports, from its error when it rejects the requested one.
 fn supported(error: &Error) -> Vec<&str> {
-    let rpc = error.rpc.as_ref().filter(|rpc| rpc.code == Some(RpcCode::UNSUPPORTED_VERSION));
+    let is_refusal = |code| matches!(code, RpcCode::UNSUPPORTED_VERSION | RpcCode::INVALID_PARAMS);
+    let rpc = error.rpc.as_ref().filter(|rpc| rpc.code.is_some_and(is_refusal));
     let named = rpc.and_then(|rpc| rpc.data.as_ref()).and_then(|data| data.get("supported"));
     named.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
@@ -371,7 +421,9 @@ fn explain(mut error: Error, core: &Core) -> ConnectError {
     let tap = &core.tap;
     let closed = error.code == ErrorCode::ServerUnavailable;
     let unauthorized = tap.unauthorized.load(Ordering::Relaxed);
-    if error.rpc.as_ref().is_some_and(|rpc| rpc.code == Some(RpcCode::UNSUPPORTED_VERSION)) {
+    let is_refused =
+        error.rpc.as_ref().is_some_and(|rpc| rpc.code == Some(RpcCode::UNSUPPORTED_VERSION));
+    if is_refused || !supported(&error).is_empty() {
         return no_common(&supported(&error));
     }
     if !closed {

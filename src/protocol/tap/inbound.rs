@@ -368,11 +368,16 @@ impl Tap {
             let asked = (&id, method, source.raw.len());
             (causes, judge(&table, &self.context, &self.over, asked))
         };
-        if let RequestDecision::Refuse(kind, _, message) | RequestDecision::Drop(kind, message) =
-            &verdict
-        {
-            self.find(*kind, message, source.raw, Some(name.clone()));
-            problem = Some(message.clone());
+        match &verdict {
+            RequestDecision::Refuse(kind, _, message) | RequestDecision::Drop(kind, message) => {
+                self.find(*kind, message, source.raw, Some(name.clone()));
+                problem = Some(message.clone());
+            }
+            RequestDecision::Echo(message) => {
+                self.find(FindingKind::NotAllowed, message, source.raw, Some(name.clone()));
+                problem = Some(message.clone());
+            }
+            RequestDecision::Pass => {}
         }
         let call = causes.call();
         self.context.keep(TrafficRecord {
@@ -389,6 +394,7 @@ impl Tap {
                 }
                 return;
             }
+            RequestDecision::Echo(_) => return self.echoed.cancel(),
             RequestDecision::Refuse(_, code, message) => {
                 return self.reply(&id, Err((code, message)));
             }

@@ -18,6 +18,9 @@ pub(super) enum RequestDecision {
     Pass,
     Refuse(FindingKind, i64, String),
     Drop(FindingKind, String),
+    /// It is a request of the host that came back. An answer to it would come back too, and be taken
+    /// for the answer of a server.
+    Echo(String),
 }
 
 /// Decides whether a request passes, by its id, its method and the size of its message in bytes.
@@ -30,6 +33,10 @@ pub(super) fn judge(
     if over.is_cancelled() {
         let message = format!("`{}` was asked after its session was closed", method_name(method));
         return RequestDecision::Drop(FindingKind::AskedAfterClose, message);
+    }
+    if table.has_sent(id, method) {
+        let message = format!("it sent our own `{}` back", method_name(method));
+        return RequestDecision::Echo(message);
     }
     let most = context.limits.approvals;
     if let RequestId::String(text) = id

@@ -109,6 +109,13 @@ impl PendingTable {
     /// Abandoned requests that are remembered, to distinguish late answers from duplicates.
     const MAX_ABANDONED_REQUESTS: usize = 1024;
 
+    /// Whether a request is one that the host has sent, and that no server sends: `ping` goes both ways.
+    pub(super) fn has_sent(&self, id: &RequestId, method: &str) -> bool {
+        let RequestId::Number(id) = id else { return false };
+        let sent = self.pending.get(id);
+        method != "ping" && sent.is_some_and(|sent| sent.method.as_str() == method)
+    }
+
     /// Takes an open request out; its progress token stays valid if its task continues.
     pub(super) fn take(&mut self, id: i64) -> Option<RoundTrip> {
         let entry = self.pending.remove(&id)?;

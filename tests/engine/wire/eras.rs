@@ -349,3 +349,101 @@ async fn a_server_that_ignores_the_probe_is_asked_in_the_other_era_too_and_may_s
         assert_eq!(*pending.await.unwrap().unwrap(), text("x"));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_program_that_repeats_its_input_is_told_as_that() {
+    for attempt in [Attempt::Auto, Attempt::Modern, Attempt::Legacy(None)] {
+        for prefix in ["", "> ", "     1\t"] {
+            let mut rig = rig();
+            let (result, mut peer) = rig
+                .try_connect(attempt.clone(), |mut peer| async {
+                    let request = peer.recv().await;
+                    peer.line(format!("{prefix}{request}")).await;
+                    peer
+                })
+                .await;
+            let error = result.unwrap_err();
+            assert!(error.error.message.contains("our own messages back"), "{}", error.error);
+            assert!(error.error.help.as_deref().unwrap().contains("`cat`"), "{}", error.error);
+            assert!(!error.retryable);
+            assert!(rig.kinds().await.contains(&FindingKind::NotAllowed));
+            let rest = peer.rest().await;
+            assert!(!rest.contains("error"), "an answer would come back too: {rest}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_prints_what_it_reads_is_used_and_its_prints_are_reported() {
+    let mut rig = rig();
+    let (connected, mut peer) = rig
+        .try_connect(Attempt::Auto, |mut peer| async {
+            let probe = peer.expect("server/discover").await;
+            peer.send(probe.clone()).await;
+            peer.fail(&probe, -32601, "Method not found").await;
+            let request = peer.expect("initialize").await;
+            peer.send(request.clone()).await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let info = json!({"name": "a", "version": "1"});
+            let result =
+                json!({"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info});
+            peer.reply(&request, result).await;
+            peer.expect("notifications/initialized").await;
+            peer
+        })
+        .await;
+    let connected = connected.unwrap();
+    let pending = start(&connected, echo("a"), call(1).context);
+    let request = peer.expect("tools/call").await;
+    peer.send(request.clone()).await;
+    peer.reply(&request, text("done")).await;
+    assert_eq!(*pending.await.unwrap().unwrap(), text("done"));
+    assert_eq!(rig.kinds().await, [FindingKind::NotAllowed]);
+    let next = start(&connected, echo("b"), call(2).context);
+    peer.expect("tools/call").await;
+    drop(next);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_refused_with_others_named_is_followed_by_the_newest_of_those() {
+    let cases = [
+        (json!(["2024-11-05", "2025-03-26"]), Ok("2025-03-26")),
+        (json!(["2024-10-07"]), Err("the server speaks 2024-10-07")),
+        (json!(["2025-11-25"]), Err("the server speaks 2025-11-25")),
+        (json!([]), Err("Unsupported")),
+        (json!("2024-11-05"), Err("Unsupported")),
+    ];
+    for (supported, expected) in cases {
+        let rig = rig();
+        let (connected, _peer) = rig
+            .try_connect(Attempt::Legacy(None), |mut peer| async {
+                let request = peer.expect("initialize").await;
+                let data = json!({"supported": supported, "requested": "2025-11-25"});
+                let message = "Unsupported protocol version";
+                let error = json!({"code": -32602, "message": message, "data": data});
+                peer.send(json!({"jsonrpc": "2.0", "id": request["id"], "error": error})).await;
+                if let Ok(version) = expected {
+                    let request = peer.expect("initialize").await;
+                    assert_eq!(request["params"]["protocolVersion"], version);
+                    let info = json!({"name": "a", "version": "1"});
+                    let result = json!(
+                        {"protocolVersion": version, "capabilities": {}, "serverInfo": info}
+                    );
+                    peer.reply(&request, result).await;
+                    peer.expect("notifications/initialized").await;
+                }
+                peer
+            })
+            .await;
+        match (connected, expected) {
+            (Ok(connected), Ok(version)) => {
+                assert_eq!(connected.view.protocol_version.as_str(), version);
+            }
+            (Err(error), Err(says)) => {
+                assert!(error.error.message.contains(says), "{}", error.error);
+                assert!(error.error.help.is_some(), "{}", error.error);
+            }
+            (got, _) => panic!("{supported}: {got:?}"),
+        }
+    }
+}

@@ -47,6 +47,13 @@ impl Peer {
         tokio::time::timeout(Duration::from_secs(60), self.recv()).await.ok()
     }
 
+    /// What the host sends until it closes its end.
+    pub async fn rest(&mut self) -> String {
+        let mut rest = String::new();
+        while self.reader.read_line(&mut rest).await.unwrap() > 0 {}
+        rest
+    }
+
     /// Waits until the host closes its end.
     pub async fn closed(&mut self) {
         let mut line = String::new();

@@ -719,7 +719,33 @@ const SAYINGS: &[SayingRow] = &[
         C::None,
     ),
     (
-        "^content-length:",
+        r"^HTTP/1\.[01] \d{3}\b",
+        "it speaks HTTP on its stdin and stdout: start it yourself and give its address as `url`, or \
+         find the option that makes it a stdio server",
+        C::None,
+    ),
+    // Interpreters, and their prompts, that were given messages for commands.
+    (
+        r"\bid:\d+(?:,jsonrpc:.*)?: (?:command )?not found$",
+        "what runs is a shell, which takes messages for commands: name the program of the server in \
+         `args` (\"-c\" before a command line)",
+        C::None,
+    ),
+    (
+        r"^NameError: name '(?:true|false|null)' is not defined|^Type .help., .copyright.",
+        "what runs is the prompt of Python, which takes messages for commands: name the file of the \
+         server in `args`, or its module after \"-m\"",
+        C::None,
+    ),
+    (
+        r"^Welcome to (Node\.js|Bun|Deno) v|^(Deno|Bun) \d+\.\d+\.\d+$|^(SQLite) version \d\
+         |^Welcome to the (MySQL|MariaDB) monitor|^(psql) \(\d|^(GNU gdb) ",
+        "what runs is the prompt of {}, which takes messages for commands: name the program of the \
+         server in `command` and `args`",
+        C::None,
+    ),
+    (
+        "content-length header|header:? content-length|^content-length:",
         "it frames its messages as language servers do (`Content-Length`): MCP over stdio is one \
          JSON message on each line",
         C::None,

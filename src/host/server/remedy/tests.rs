@@ -450,6 +450,47 @@ fn a_program_that_asks_is_told_where_it_finds_the_answer() {
 }
 
 #[test]
+fn what_takes_messages_for_commands_or_speaks_another_protocol_is_named() {
+    let shell = "what runs is a shell";
+    let python = "the prompt of Python";
+    for (stderr, junk, expected) in [
+        ("sh: 1: {id:0,jsonrpc:2.0,method:server/discover}: not found", "", shell),
+        ("bash: line 1: id:0: command not found", "", shell),
+        ("zsh: command not found: x\nbash: id:1: command not found", "", shell),
+        (
+            "Traceback (most recent call last):\n  File \"<stdin>\", line 1, in <module>\n\
+             NameError: name 'true' is not defined. Did you mean: 'True'?",
+            "",
+            python,
+        ),
+        (
+            "Type \"help\", \"copyright\", \"credits\" or \"license\" for more information.",
+            "",
+            python,
+        ),
+        ("", "Welcome to Node.js v20.20.2.", "the prompt of Node.js"),
+        ("", "Deno 2.1.4", "the prompt of Deno"),
+        ("", "SQLite version 3.40.1 2022-12-28 14:03:47", "the prompt of SQLite"),
+        ("", "GNU gdb (Debian 13.1-3) 13.1", "the prompt of GNU gdb"),
+        ("", "HTTP/1.1 400 Bad Request", "give its address as `url`"),
+        ("", "HTTP/1.0 200 OK", "give its address as `url`"),
+        ("", "Content-Length: 81", "as language servers do"),
+        ("error: Missing Content-Length header", "", "as language servers do"),
+    ] {
+        let stderr = lines(stderr);
+        let junk = Some(junk).filter(|junk| !junk.is_empty());
+        let help = remedy(FailureOutput { exit: None, stderr: &stderr, junk, was_ready: false });
+        let help = help.unwrap_or_default();
+        assert!(help.contains(expected), "{stderr:?}, {junk:?}: {help}");
+    }
+    for line in ["NameError: name 'client' is not defined", "fetched 200 from HTTP/1.1 peers"] {
+        let stderr = lines(line);
+        let words = FailureOutput { exit: None, stderr: &stderr, junk: None, was_ready: false };
+        assert_eq!(remedy(words), None, "{line}");
+    }
+}
+
+#[test]
 fn after_a_long_life_only_the_last_words_count() {
     let exit = exit(1);
     let stderr =
