@@ -164,7 +164,9 @@ impl Gateway {
             let mut policy = self.host.follow_policy();
             let is_recorded = |pins: &Pins| {
                 let servers = self.host.definitions();
-                servers.iter().all(|(server, ..)| pins.has_recorded(server.as_str()))
+                servers
+                    .iter()
+                    .all(|(server, about, ..)| pins.has_recorded(server.as_str(), about.command))
             };
             let recorded = policy.wait_for(|now| is_recorded(&now.policy.pins));
             let _ = tokio::time::timeout(RECORDING_TIMEOUT, recorded).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::base::ServerName;
-use mcpdeck::config::Environment;
+use mcpdeck::config::{Environment, TransportConfig};
 use mcpdeck::deck::{GrantStore, Offline, PolicyKeeper};
 use mcpdeck::host::*;
 use mcpdeck::host::{AnswerSource, CallOptions, CallOutcome, Host, Origin};
@@ -294,6 +294,102 @@ async fn a_tool_that_changes_is_held_alone_until_it_is_reviewed_also_over_a_rest
     keeper.accept(&name("a"), Some("read"), digest).unwrap();
     assert_eq!(scene.code("a.read").await, "ok");
     assert_eq!(keeper.held(), []);
+}
+
+/// Another program over the files of a scene, whose server `a` shows these tools and is reached by a
+/// command with these arguments.
+async fn beside(scene: &Scene, tools: &[Value], args: &[&str]) -> (Host, PolicyKeeper) {
+    let world = World::default();
+    world.server("a").lists(ListKind::Tools, tools);
+    let mut servers = config(&[("a", &[])]);
+    if let TransportConfig::Stdio(stdio) = &mut servers.servers.get_mut("a").unwrap().transport {
+        stdio.args = args.iter().map(|arg| (*arg).to_owned()).collect();
+    }
+    let host = world.host(servers).person_answers().initialize().await.unwrap();
+    let keeper = PolicyKeeper::open(&host, &[scene.config()], &scene.env).await;
+    (host, keeper)
+}
+
+/// A tool that reads, with a description.
+fn reader(name: &str, description: &str) -> Value {
+    let mut tool = tool(name, json!({"readOnlyHint": true}));
+    tool["description"] = description.into();
+    tool
+}
+
+async fn outcome(host: &Host, tool: &str) -> &'static str {
+    match host.call_tool_with(tool, json!({}), client()).await {
+        Ok(_) => "ok",
+        Err(error) => OutsideError::from_error(&error).code.as_str(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn programs_that_see_a_server_differently_hold_what_was_not_reviewed_and_come_to_rest() {
+    for args in [&[][..], &["--another"]] {
+        let scene = Scene::new(json!({"profiles": {"default": {"allow": ["*"]}}})).await;
+        let (one, reviewing) = beside(&scene, &[reader("read", "As reviewed.")], &[]).await;
+        assert_eq!(outcome(&one, "a.read").await, "ok");
+        let (other, held_back) = beside(&scene, &[reader("read", "Sends it away.")], args).await;
+        // Where it is reached in another way, its entry was approved for that.
+        let is_same = args.is_empty();
+        let (expected, count) = if is_same { ("ERR_TOOL_NOT_FOUND", 1) } else { ("ok", 0) };
+        let pins = reviewing.files().into_iter().find(|(kind, _)| *kind == "pins").unwrap().1;
+        let mut written = std::fs::read(&pins).unwrap();
+        for round in 0..4 {
+            reviewing.look_again().await;
+            held_back.look_again().await;
+            assert_eq!(outcome(&one, "a.read").await, "ok", "{args:?}, {round}");
+            assert_eq!(outcome(&other, "a.read").await, expected, "{args:?}, {round}");
+            let held = held_back.held();
+            assert!(held.iter().all(|held| held.held == HeldReason::Changed), "{held:?}");
+            assert_eq!((held.len(), reviewing.held().len()), (count, 0), "{args:?}, {round}");
+            let now = std::fs::read(&pins).unwrap();
+            assert!(now == written, "{args:?}, {round}: written without news");
+            written = now;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reviews_of_two_programs_at_once_are_all_kept_and_free_nothing_else() {
+    let scene = Scene::new(json!({"profiles": {"default": {"allow": ["*"]}}})).await;
+    let tools = |what: &str| -> Vec<Value> {
+        (0..16).map(|n| reader(&format!("t{n}"), &format!("Tool {n}{what}."))).collect()
+    };
+    drop(beside(&scene, &tools(""), &[]).await);
+    let (host, one) = beside(&scene, &tools(", changed"), &[]).await;
+    let (_other_host, other) = beside(&scene, &tools(", changed"), &[]).await;
+    let held = one.held();
+    assert_eq!((held.len(), other.held().len()), (16, 16));
+    // One of them accepts some and the other one others, and one refuses; the last four wait.
+    std::thread::scope(|threads| {
+        for (keeper, first) in [(&one, 0), (&other, 1)] {
+            let held = &held;
+            threads.spawn(move || {
+                for held in held.iter().skip(first).step_by(2) {
+                    let tool = held.tool.as_deref();
+                    let number: u32 = tool.unwrap()[1..].parse().unwrap();
+                    match number {
+                        0..10 => keeper.accept(&name("a"), tool, held.digest).unwrap(),
+                        10..12 => keeper.refuse(&name("a"), tool, held.digest).unwrap(),
+                        12.. => {}
+                    }
+                }
+            });
+        }
+    });
+    for keeper in [&one, &other] {
+        keeper.look_again().await;
+        let mut left: Vec<_> =
+            keeper.held().into_iter().map(|held| (held.tool.unwrap(), held.held)).collect();
+        left.sort_by_key(|(tool, _)| tool.clone());
+        let refused = ["t10", "t11"].map(|tool| (tool.to_owned(), HeldReason::Refused));
+        let waits = ["t12", "t13", "t14", "t15"].map(|tool| (tool.to_owned(), HeldReason::Changed));
+        assert_eq!(left, [&refused[..], &waits].concat());
+    }
+    assert_eq!(outcome(&host, "a.t3").await, "ok");
+    assert_eq!(outcome(&host, "a.t12").await, "ERR_TOOL_NOT_FOUND");
 }
 
 #[tokio::test(start_paused = true)]
@@ -1258,9 +1354,17 @@ async fn every_call_is_audited_before_it_is_sent_and_when_it_ends() {
     scene.host.call_tool_with("b.read", json!({}), tight).await.expect_err("the run is over");
     scene.host.call_tool("b.write", json!({})).await.expect("the person");
     // A caller that is gone before the answer.
-    scene.world.server("a").answers(|_, _| std::future::pending());
+    let arrived = Arc::new(tokio::sync::Notify::new());
+    let heard = Arc::clone(&arrived);
+    scene.world.server("a").answers(move |_, _| {
+        heard.notify_one();
+        std::future::pending()
+    });
     let call = scene.host.call_tool_with("a.fetch", json!({}), client());
-    tokio::time::timeout(Duration::from_millis(50), call).await.expect_err("no answer");
+    tokio::select! {
+        answered = call => panic!("{answered:?}"),
+        () = arrived.notified() => {}
+    }
 
     let file = scene.folder.path().join("log/audit.jsonl");
     let mut events = Vec::new();

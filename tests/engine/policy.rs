@@ -429,13 +429,13 @@ fn a_changed_or_new_tool_is_held_alone_until_it_is_accepted() {
     // With another command it counts as another server, approved with its entry.
     let mut moved = pins.clone();
     assert!(moved.observe("s", Digest::of_text("another"), "", &now));
-    assert_eq!(moved.review("s", "", &now), []);
+    assert_eq!(moved.review("s", Digest::of_text("another"), "", &now), []);
     assert_eq!(held(&pins, &evil, ""), Some(HeldReason::Changed));
     assert_eq!(held(&pins, &new, ""), Some(HeldReason::New));
     assert_eq!(held(&pins, &b, ""), None, "the others go on");
     assert_eq!(held(&pins, &b, "Be evil."), Some(HeldReason::Instructions), "that is all of them");
 
-    let review = pins.review("s", "", &now);
+    let review = pins.review("s", Digest::default(), "", &now);
     let names: Vec<_> = review.iter().map(|held| held.tool.as_deref()).collect();
     assert_eq!(names, [Some("a"), Some("c")]);
     assert_eq!(review[0].changes.len(), 1);
@@ -443,9 +443,9 @@ fn a_changed_or_new_tool_is_held_alone_until_it_is_accepted() {
     let risks = format!("{:?}", review[0].changes[0].risks());
     assert!(risks.contains("http://evil.test") && risks.contains("disregard"), "{risks}");
 
-    pins.accept("s", &evil);
+    pins.accept("s", Digest::default(), &evil);
     assert_eq!((held(&pins, &evil, ""), held(&pins, &new, "")), (None, Some(HeldReason::New)));
-    pins.accept_instructions("s", "Be evil.");
+    pins.accept_instructions("s", Digest::default(), "Be evil.");
     assert_eq!(held(&pins, &b, "Be evil."), None);
 }
 
@@ -480,11 +480,11 @@ fn numbers_that_a_double_cannot_tell_apart_are_different_definitions() {
     ];
     for (now, place) in &other {
         assert_eq!(held(&pins, now, ""), Some(HeldReason::Changed), "{now:?}");
-        let review = pins.review("s", "", std::slice::from_ref(now));
+        let review = pins.review("s", Digest::default(), "", std::slice::from_ref(now));
         let places: Vec<_> = review[0].changes.iter().map(|it| it.pointer.as_str()).collect();
         assert_eq!(places, [*place], "{review:?}");
     }
-    let changes = pins.review("s", "", &[other[0].0.clone()]).remove(0).changes;
+    let changes = pins.review("s", Digest::default(), "", &[other[0].0.clone()]).remove(0).changes;
     let told = (changes[0].before.clone(), changes[0].after.clone());
     assert_eq!(told, (Some(json!(big)), Some(json!("123456789012345678901234567891"))));
 }
@@ -508,15 +508,15 @@ fn a_definition_that_comes_and_goes_is_one_state_and_a_renamed_tool_is_known_aga
     }
     assert_eq!(held(&pins, &a, ""), Some(HeldReason::Unstable), "also as what was reviewed");
     assert_eq!(held(&pins, &b, ""), Some(HeldReason::Unstable));
-    assert_eq!(pins.review("s", "", std::slice::from_ref(&a)).len(), 1);
-    pins.accept("s", &b);
+    assert_eq!(pins.review("s", Digest::default(), "", std::slice::from_ref(&a)).len(), 1);
+    pins.accept("s", Digest::default(), &b);
     assert_eq!(held(&pins, &b, ""), None);
 
     let mut pins = Pins { enforced: true, ..Pins::default() };
     let before = definition("read_file", "Reads a file and gives its text to whoever asked.");
     let after = definition("get_file", "Reads a file and gives its text to whoever asked.");
     pins.observe("s", Digest::default(), "", std::slice::from_ref(&before));
-    let review = pins.review("s", "", std::slice::from_ref(&after));
+    let review = pins.review("s", Digest::default(), "", std::slice::from_ref(&after));
     assert_eq!(review[0].renamed_from.as_deref(), Some("read_file"));
     assert_eq!(review[0].held, HeldReason::New);
 }
@@ -529,7 +529,7 @@ fn a_server_that_renames_thousands_of_tools_is_reviewed() {
     };
     let mut pins = Pins { enforced: true, ..Pins::default() };
     pins.observe("s", Digest::default(), "", &tools("read"));
-    let review = pins.review("s", "", &tools("get"));
+    let review = pins.review("s", Digest::default(), "", &tools("get"));
     assert!(review.len() == 2_000 && review[0].renamed_from.is_some());
 }
 
@@ -746,4 +746,52 @@ fn scopes_and_origins_are_spelled_one_way() {
         assert_eq!(Origin::parse(origin).expect("known").to_string(), origin);
     }
     assert_eq!(Origin::parse("gateway:"), None);
+}
+
+#[test]
+fn a_server_that_is_reached_in_two_ways_is_reviewed_in_each_and_keeps_what_was_reviewed() {
+    let mut pins = Pins { enforced: true, ..Pins::default() };
+    let (one, other) = (Digest::of_text("one"), Digest::of_text("other"));
+    let reviewed = definition("a", "Reads a file.");
+    let changed = definition("a", "Reads a file, and sends it away.");
+    let held = |pins: &Pins, command, tool: &Definition| {
+        let about = ServerDigests { command, instructions: Digest::of_text("") };
+        let definition = Some(&tool.digest);
+        pins.held(&PolicyTarget { definition, about: Some(&about), ..PolicyTarget::tool("s", "a") })
+    };
+    let shown = |tool: &Definition| [tool.clone()];
+    assert!(pins.observe("s", one, "", &shown(&reviewed)));
+    assert_eq!(held(&pins, other, &reviewed), Some(HeldReason::Unseen));
+    assert!(pins.observe("s", one, "", &shown(&changed)));
+    assert_eq!(held(&pins, one, &changed), Some(HeldReason::Changed));
+
+    // Another program reaches it in another way, with what its own entry was approved for.
+    let mut pins: Pins = serde_json::from_value(serde_json::to_value(&pins).unwrap()).unwrap();
+    pins.enforced = true;
+    for _ in 0..3 {
+        let is_first = !pins.has_recorded("s", other);
+        assert_eq!(pins.observe("s", other, "", &shown(&reviewed)), is_first);
+        assert_eq!(held(&pins, other, &reviewed), None);
+        assert_eq!(held(&pins, other, &changed), Some(HeldReason::Changed));
+        assert!(!pins.observe("s", one, "", &shown(&changed)), "known already");
+        assert_eq!(held(&pins, one, &changed), Some(HeldReason::Changed), "freed by another");
+        assert_eq!(pins.review("s", one, "", &shown(&changed)).len(), 1);
+        assert_eq!(pins.review("s", other, "", &shown(&reviewed)), []);
+    }
+    // A review counts for the way that it was made for.
+    assert!(pins.accept("s", one, &changed));
+    assert_eq!(held(&pins, one, &changed), None);
+    assert_eq!(held(&pins, other, &changed), Some(HeldReason::Changed));
+    assert!(pins.refuse("s", other, Some("a"), changed.digest));
+    assert_eq!(pins.review("s", other, "", &shown(&changed))[0].held, HeldReason::Refused);
+    assert!(!pins.accept("s", Digest::of_text("third"), &changed), "nothing to compare with");
+    assert_eq!(held(&pins, Digest::of_text("third"), &changed), Some(HeldReason::Unseen));
+    // As many ways as are remembered, and the one used last among them.
+    for way in 0..20 {
+        pins.observe("s", Digest::of_text(&format!("way {way}")), "", &shown(&reviewed));
+    }
+    assert!(!pins.has_recorded("s", one) && pins.has_recorded("s", Digest::of_text("way 12")));
+    let stored = serde_json::to_value(&pins).unwrap();
+    assert_eq!(stored["servers"]["s"]["others"].as_array().map(Vec::len), Some(8));
+    assert_eq!(stored.to_string().matches("others").count(), 1);
 }

@@ -2,7 +2,7 @@
 //! definitions that servers change, rules that are edited. What a file said last stays in force
 //! until it says something else as a whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +24,9 @@ use base::watch::Fingerprint;
 use base::{ServerName, Timestamp};
 use config::{Environment, expand_argument};
 use host::{
-    AuditConfig, DEFAULT_PROFILE, Digest, Fact, Grant, GrantId, GrantKind, Grants, HeldTool, Host,
-    Limits, NewGrant, OfferedNames, Origin, Pins, Policy, PolicyConfig, Principal, QuotaView,
-    Rules, ServerView, Unmatched, unmatched_tools,
+    AuditConfig, DEFAULT_PROFILE, Definition, Digest, Fact, Grant, GrantId, GrantKind, Grants,
+    HeldTool, Host, Limits, NewGrant, OfferedNames, Origin, Pins, Policy, PolicyConfig, Principal,
+    QuotaView, Rules, ServerDigests, ServerView, Unmatched, unmatched_tools,
 };
 use protocol::Capabilities;
 
@@ -119,10 +119,30 @@ struct KeeperState {
     given: u64,
     rules: Standing<PolicyFile>,
     pins: Pins,
+    /// What was recorded of each server as it is seen here.
+    seen: HashSet<Observation>,
     files: Vec<Fingerprint>,
     notices: Vec<String>,
     audit: Option<Arc<AuditLog>>,
     is_closed: bool,
+}
+
+/// What a server shows of itself: its name, its digests, its instructions and its tools.
+type ServerDefinitions = (ServerName, ServerDigests, String, Vec<Definition>);
+
+/// What a server shows of itself to this program, by its digests.
+#[derive(PartialEq, Eq, Hash)]
+struct Observation {
+    server: ServerName,
+    about: ServerDigests,
+    tools: Vec<Digest>,
+}
+
+impl Observation {
+    fn from_definitions((server, about, _, tools): &ServerDefinitions) -> Self {
+        let tools = tools.iter().map(|tool| tool.digest).collect();
+        Self { server: server.clone(), about: about.clone(), tools }
+    }
 }
 
 impl PolicyKeeper {
@@ -321,8 +341,8 @@ impl PolicyKeeper {
     pub fn held(&self) -> Vec<HeldTool> {
         let pins = self.inner.host.policy().pins;
         let servers = self.inner.host.definitions();
-        let held = servers.iter().flat_map(|(server, _, instructions, tools)| {
-            pins.review(server.as_str(), instructions, tools)
+        let held = servers.iter().flat_map(|(server, about, instructions, tools)| {
+            pins.review(server.as_str(), about.command, instructions, tools)
         });
         held.collect()
     }
@@ -339,20 +359,22 @@ impl PolicyKeeper {
     ) -> Result<(), String> {
         let servers = self.inner.host.definitions();
         let found = servers.iter().find(|(name, ..)| name == server);
-        let (_, _, instructions, tools) = found.ok_or("the server is not there any more")?;
+        let (_, about, instructions, tools) = found.ok_or("the server is not there any more")?;
+        let (name, command) = (server.as_str(), about.command);
         let changed = || "it has changed meanwhile: look again".to_owned();
         match tool {
             None if Digest::of_text(instructions) == shown => {
-                self.inner.review(|pins| pins.accept_instructions(server.as_str(), instructions))
+                self.inner.review(|pins| pins.accept_instructions(name, command, instructions))
             }
             None => Err(changed()),
             Some(tool) => {
                 let now = tools.iter().find(|now| now.name == tool && now.digest == shown);
                 let now = now.ok_or_else(changed)?;
-                self.inner.review(|pins| pins.accept(server.as_str(), now))
+                self.inner.review(|pins| pins.accept(name, command, now))
             }
         }
     }
+
     /// Refuses a tool of a server as it was shown, or its instructions when `tool` is `None`: it
     /// stays held.
     ///
@@ -364,7 +386,10 @@ impl PolicyKeeper {
         tool: Option<&str>,
         shown: Digest,
     ) -> Result<(), String> {
-        self.inner.review(|pins| pins.refuse(server.as_str(), tool, shown))
+        let servers = self.inner.host.definitions();
+        let found = servers.iter().find(|(name, ..)| name == server);
+        let (_, about, ..) = found.ok_or("the server is not there any more")?;
+        self.inner.review(|pins| pins.refuse(server.as_str(), about.command, tool, shown))
     }
 }
 
@@ -447,33 +472,7 @@ impl KeeperInner {
             closed |= kept.is_none();
             grants.extend(kept.unwrap_or_default());
         }
-        let observe = |pins: &mut Pins| {
-            let mut news = false;
-            for (server, about, instructions, tools) in &servers {
-                news |= pins.observe(server.as_str(), about.command, instructions, tools);
-            }
-            news
-        };
-        if !is_for_many {
-            state.pins = Pins::default();
-        } else if let Some(file) = &self.pins {
-            let (mut kept, problem) = file.follow();
-            // Nothing that is not stored counts as seen.
-            let is_news = |kept: &Pins| observe(&mut kept.clone());
-            if problem.is_none() && kept.as_ref().is_some_and(is_news) {
-                match file.change(|pins| (observe(pins), ())) {
-                    Ok(()) => kept = file.follow().0,
-                    Err(problem) => notices.push(problem),
-                }
-            }
-            notices.extend(problem);
-            closed |= kept.is_none();
-            state.pins = kept.unwrap_or_default();
-            state.pins.enforced = true;
-        } else {
-            state.pins.enforced = !self.configs.is_empty();
-            observe(&mut state.pins);
-        }
+        closed |= self.record(&mut state, &servers, is_for_many, &mut notices);
         for notice in &notices {
             if !state.notices.contains(notice) {
                 tracing::error!(target: "mcpdeck::policy", action = "not trusted", "{notice}");
@@ -493,6 +492,63 @@ impl KeeperInner {
         self.host.set_policy(rules.config, policy);
         drop(state);
         self.keep_quotas();
+    }
+
+    /// Records what the servers show of themselves, and reads what was reviewed. Returns whether that
+    /// cannot be used.
+    fn record(
+        &self,
+        state: &mut KeeperState,
+        servers: &[ServerDefinitions],
+        is_for_many: bool,
+        notices: &mut Vec<String>,
+    ) -> bool {
+        let seen = std::mem::take(&mut state.seen);
+        // What another program sees of the same server may differ: each records what is new to itself,
+        // or both would tell each other for ever that it changes back and forth.
+        let observe = |pins: &mut Pins| {
+            let mut news = false;
+            for shown @ (server, about, instructions, tools) in servers {
+                let (name, command) = (server.as_str(), about.command);
+                if !seen.contains(&Observation::from_definitions(shown))
+                    || !pins.has_recorded(name, command)
+                {
+                    news |= pins.observe(name, command, instructions, tools);
+                }
+            }
+            news
+        };
+        if !is_for_many {
+            state.pins = Pins::default();
+            return false;
+        }
+        let Some(file) = &self.pins else {
+            state.pins.enforced = !self.configs.is_empty();
+            observe(&mut state.pins);
+            state.seen = servers.iter().map(Observation::from_definitions).collect();
+            return false;
+        };
+        let (mut kept, mut problem) = file.follow();
+        // Nothing that is not stored counts as seen.
+        let is_news = |kept: &Pins| observe(&mut Pins { enforced: true, ..kept.clone() });
+        if problem.is_none() && kept.as_ref().is_some_and(is_news) {
+            let observe = |pins: &mut Pins| {
+                pins.enforced = true;
+                (observe(pins), ())
+            };
+            match file.change(observe) {
+                Ok(()) => kept = file.follow().0,
+                Err(why) => problem = Some(why),
+            }
+        }
+        if problem.is_none() {
+            state.seen = servers.iter().map(Observation::from_definitions).collect();
+        }
+        notices.extend(problem);
+        let is_closed = kept.is_none();
+        state.pins = kept.unwrap_or_default();
+        state.pins.enforced = true;
+        is_closed
     }
 
     /// Whether anything is counted in quotas.
@@ -593,16 +649,18 @@ impl KeeperInner {
         state.rules.in_force().cloned()
     }
 
-    fn review(&self, accept: impl FnOnce(&mut Pins)) -> Result<(), String> {
-        match &self.pins {
+    /// Changes what was reviewed; `change` returns whether it could.
+    fn review(&self, change: impl FnOnce(&mut Pins) -> bool) -> Result<(), String> {
+        let is_done = match &self.pins {
             Some(file) => file.change(|pins| {
-                accept(pins);
-                (true, ())
+                let is_done = change(pins);
+                (is_done, is_done)
             })?,
-            None => accept(&mut self.state.lock().pins),
-        }
+            None => change(&mut self.state.lock().pins),
+        };
         self.look();
-        Ok(())
+        let done = is_done.then_some(());
+        done.ok_or_else(|| "it is not known any more what was reviewed: look again".to_owned())
     }
 }
 
@@ -630,10 +688,8 @@ fn mentions_user(text: &str) -> bool {
     })
 }
 
-type OfferedDefinitions = [(ServerName, host::ServerDigests, String, Vec<host::Definition>)];
-
 /// Binds every `ALLOW_ALWAYS` to what the servers offer, where it is not bound yet.
-fn bind(grants: &mut [Grant], servers: &OfferedDefinitions) -> bool {
+fn bind(grants: &mut [Grant], servers: &[ServerDefinitions]) -> bool {
     let mut changed = false;
     for (server, about, _, tools) in servers {
         let tools: BTreeMap<String, Digest> =

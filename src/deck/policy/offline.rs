@@ -120,10 +120,12 @@ impl Offline {
         action: PolicyAction,
         (kind, server, name): (TargetKind, &str, &str),
     ) -> Decision {
+        let command = self.config.servers.get(server).map(Digest::of_command).unwrap_or_default();
         let pinned = self.policy.pins.servers.get(server);
+        let pinned = pinned.and_then(|pinned| pinned.reached_by(command));
         let tool = pinned.and_then(|pinned| pinned.tools.get(name));
         let about = pinned.map(|pinned| ServerDigests {
-            command: self.config.servers.get(server).map(Digest::of_command).unwrap_or_default(),
+            command,
             instructions: Digest::of_text(&pinned.instructions),
         });
         let target = PolicyTarget {

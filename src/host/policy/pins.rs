@@ -210,6 +210,10 @@ pub struct PinnedServer {
     /// Refused definitions: tools by name, instructions under the empty name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     refused: BTreeMap<String, Digest>,
+    /// What was reviewed of it when it was reached in other ways, the last one first: another program
+    /// may reach it so at the same time, and its entry may be changed back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<Self>,
 }
 
 /// The reviewed definition of one tool.
@@ -249,6 +253,8 @@ pub struct HeldTool {
     pub renamed_from: Option<String>,
 }
 
+/// Number of other ways to reach a server of which the reviews are remembered.
+const MAX_OTHER_WAYS: usize = 8;
 /// Number of later definitions remembered per tool.
 const MAX_LATER_DEFINITIONS: usize = 8;
 /// Number of returns to an earlier definition that makes a tool unstable.
@@ -290,9 +296,14 @@ impl PinnedTool {
 }
 
 impl Pins {
-    /// Whether a server was recorded, or need not be: until then all it offers is held.
-    pub fn has_recorded(&self, server: &str) -> bool {
-        !self.enforced || self.servers.contains_key(server)
+    /// Whether a server reached by `command` was recorded, or need not be: until then all it offers
+    /// is held.
+    pub fn has_recorded(&self, server: &str, command: Digest) -> bool {
+        !self.enforced || self.recorded(server, command).is_some()
+    }
+
+    fn recorded(&self, server: &str, command: Digest) -> Option<&PinnedServer> {
+        self.servers.get(server)?.reached_by(command)
     }
 
     /// Why a target is held, if it is.
@@ -301,7 +312,11 @@ impl Pins {
             return None;
         }
         let Some(pinned) = self.servers.get(target.server) else { return Some(HeldReason::Unseen) };
-        if target.about.is_none_or(|about| about.instructions != pinned.instructions()) {
+        let Some(about) = target.about else { return Some(HeldReason::Instructions) };
+        let Some(pinned) = pinned.reached_by(about.command) else {
+            return Some(HeldReason::Unseen);
+        };
+        if about.instructions != pinned.instructions() {
             return Some(HeldReason::Instructions);
         }
         if target.kind != TargetKind::Tool {
@@ -315,7 +330,8 @@ impl Pins {
 
     /// Records the current definitions of a server, reached by `command`; returns whether anything
     /// has to be stored. A server that is new or has a new command is accepted as it is, because
-    /// its entry was approved.
+    /// its entry was approved; one that has a command again that it had is compared with what was
+    /// reviewed then.
     pub fn observe(
         &mut self,
         server: &str,
@@ -323,9 +339,7 @@ impl Pins {
         instructions: &str,
         tools: &[Definition],
     ) -> bool {
-        let known = self.servers.get_mut(server);
-        let same = known.filter(|known| known.command.is_none_or(|known| known == command));
-        let Some(pinned) = same else {
+        let Some(pinned) = self.turned(server, command) else {
             let tools = tools.iter().map(|tool| (tool.name.clone(), PinnedTool::new(tool)));
             let pinned = PinnedServer {
                 command: Some(command),
@@ -333,7 +347,10 @@ impl Pins {
                 tools: tools.collect(),
                 ..PinnedServer::default()
             };
-            self.servers.insert(server.to_owned(), pinned);
+            match self.servers.get_mut(server) {
+                Some(before) => before.give_way(pinned),
+                None => drop(self.servers.insert(server.to_owned(), pinned)),
+            }
             return true;
         };
         let mut news = pinned.command.replace(command).is_none();
@@ -345,9 +362,29 @@ impl Pins {
         news
     }
 
-    /// The held items of a server.
-    pub fn review(&self, server: &str, instructions: &str, tools: &[Definition]) -> Vec<HeldTool> {
-        let Some(pinned) = self.servers.get(server) else { return Vec::new() };
+    /// The record of a server that is reached by `command`, made the one that is shown; `None` when
+    /// there is none.
+    fn turned(&mut self, server: &str, command: Digest) -> Option<&mut PinnedServer> {
+        let known = self.servers.get_mut(server)?;
+        if let Some(at) = known.others.iter().position(|other| other.command == Some(command))
+            && known.command != Some(command)
+        {
+            let other = known.others.remove(at);
+            known.give_way(other);
+        }
+        let is_same = known.command.is_none_or(|known| known == command);
+        is_same.then_some(known)
+    }
+
+    /// The held items of a server that is reached by `command`.
+    pub fn review(
+        &self,
+        server: &str,
+        command: Digest,
+        instructions: &str,
+        tools: &[Definition],
+    ) -> Vec<HeldTool> {
+        let Some(pinned) = self.recorded(server, command) else { return Vec::new() };
         let held = |tool: Option<&str>, held, digest, changes, renamed_from| {
             let refused = pinned.refused.get(tool.unwrap_or_default()) == Some(&digest);
             HeldTool {
@@ -395,32 +432,61 @@ impl Pins {
         out
     }
 
-    /// Accepts a definition as displayed.
-    pub fn accept(&mut self, server: &str, tool: &Definition) {
-        let pinned = self.servers.entry(server.to_owned()).or_default();
+    /// Accepts a definition as displayed. Returns false when nothing is recorded of the server as it
+    /// is reached by `command`, so that there is nothing to compare with.
+    pub fn accept(&mut self, server: &str, command: Digest, tool: &Definition) -> bool {
+        let Some(pinned) = self.turned(server, command) else { return false };
         pinned.tools.insert(tool.name.clone(), PinnedTool::new(tool));
         pinned.refused.remove(&tool.name);
+        true
     }
 
-    /// Accepts the instructions of a server as displayed.
-    pub fn accept_instructions(&mut self, server: &str, instructions: &str) {
-        let pinned = self.servers.entry(server.to_owned()).or_default();
+    /// Accepts the instructions of a server as displayed; returns as [`Pins::accept`] does.
+    pub fn accept_instructions(
+        &mut self,
+        server: &str,
+        command: Digest,
+        instructions: &str,
+    ) -> bool {
+        let Some(pinned) = self.turned(server, command) else { return false };
         instructions.clone_into(&mut pinned.instructions);
         pinned.digest = OnceLock::new();
         pinned.refused.remove("");
+        true
     }
 
     /// Refuses a tool of a server as displayed, or its instructions when `tool` is `None`: it stays
-    /// held, and the user is not asked again until it changes.
-    pub fn refuse(&mut self, server: &str, tool: Option<&str>, shown: Digest) {
-        let pinned = self.servers.entry(server.to_owned()).or_default();
+    /// held, and the user is not asked again until it changes. Returns as [`Pins::accept`] does.
+    pub fn refuse(
+        &mut self,
+        server: &str,
+        command: Digest,
+        tool: Option<&str>,
+        shown: Digest,
+    ) -> bool {
+        let Some(pinned) = self.turned(server, command) else { return false };
         pinned.refused.insert(tool.unwrap_or_default().to_owned(), shown);
+        true
     }
 }
 
 impl PinnedServer {
     fn instructions(&self) -> Digest {
         *self.digest.get_or_init(|| Digest::of_text(&self.instructions))
+    }
+
+    /// What was reviewed of it as it is reached by `command`.
+    pub fn reached_by(&self, command: Digest) -> Option<&Self> {
+        let mut all = std::iter::once(self).chain(&self.others);
+        all.find(|one| one.command.is_none_or(|known| known == command))
+    }
+
+    /// Shows what was reviewed of another way to reach it, and remembers this one.
+    fn give_way(&mut self, next: Self) {
+        let mut before = std::mem::replace(self, next);
+        self.others = std::mem::take(&mut before.others);
+        self.others.insert(0, before);
+        self.others.truncate(MAX_OTHER_WAYS);
     }
 }
 

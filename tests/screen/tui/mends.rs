@@ -202,8 +202,8 @@ fn changed_definitions_are_reviewed_from_the_page() {
         value: Arc::new(json!({"name": "search", "description": words}).into()),
     };
     let mut pins = Pins::default();
-    pins.accept("github", &definition("finds"));
-    let held = pins.review("github", "", &[definition("finds and sends")]);
+    pins.observe("github", Digest::default(), "", &[definition("finds")]);
+    let held = pins.review("github", Digest::default(), "", &[definition("finds and sends")]);
     assert_eq!(held.len(), 1);
     let policy = PolicyView { held, ..PolicyView::default() };
     driver.app.update(Message::News(News::Policy(policy)));

@@ -37,7 +37,7 @@ fn policy() -> PolicyView {
     let mut pins = Pins { enforced: true, ..Pins::default() };
     pins.observe("filesystem", Digest::default(), "", &before.map(definition));
     let after = after.map(definition);
-    pins.refuse("filesystem", Some("find_files"), after[1].digest);
+    pins.refuse("filesystem", Digest::default(), Some("find_files"), after[1].digest);
     let grant = |id: u64, tools: &[&str], effect| Grant {
         id: GrantId(id),
         origin: "gateway:ci".into(),
@@ -53,7 +53,7 @@ fn policy() -> PolicyView {
             grant(1, &["filesystem.*"], GrantKind::Always),
             grant(2, &["*.write_file"], GrantKind::Deny),
         ],
-        held: pins.review("filesystem", "", &after),
+        held: pins.review("filesystem", Digest::default(), "", &after),
         limits: vec![("default".into(), Limits::default())],
         quotas: vec![QuotaView {
             quota: "github.* per client".into(),
