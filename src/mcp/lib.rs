@@ -20,4 +20,4 @@ pub use session::{
 #[cfg(feature = "http")]
 pub use transport::events::{ResponseLines, SseEvent, SseEvents};
 #[cfg(feature = "http")]
-pub use transport::remote::{client_builder, provide_tls, unreachable_reason};
+pub use transport::remote::{client_builder, is_passing, provide_tls, unreachable_reason};

@@ -932,7 +932,8 @@ async fn a_broken_policy_permits_nothing_to_others() {
 
 // The policy service.
 
-/// A policy service that answers every question, or never with an empty status.
+/// A policy service that answers every question; never with an empty status, and with a closed
+/// connection where it is "dropped".
 struct Compliance {
     url: String,
     asked: Arc<parking_lot::Mutex<Vec<Value>>>,
@@ -980,6 +981,9 @@ impl Compliance {
                         asked.lock().push(question);
                         if status.is_empty() {
                             std::future::pending::<()>().await;
+                        }
+                        if status == "dropped" {
+                            return;
                         }
                         let length = body.len();
                         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
@@ -1056,6 +1060,54 @@ async fn a_policy_service_that_says_no_or_nothing_blocks_unless_it_may_fail_open
         let open = json!({"timeout": 0.3, "failOpen": true});
         let (scene, _keeper) = complying(url, open).await;
         assert_eq!(scene.call("a.read").await.is_ok(), is_failure, "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_a_policy_service_did_not_answer_is_put_again_within_the_timeout() {
+    for (status, times) in [
+        ("dropped", 3),
+        ("502 Bad Gateway", 3),
+        ("503 Service Unavailable", 3),
+        ("504 Gateway Timeout", 3),
+        ("500 Internal Server Error", 1),
+        ("429 Too Many Requests", 1),
+        ("403 Forbidden", 1),
+    ] {
+        let may = json!({"arguments": true, "results": true, "change": true, "timeout": 30});
+        for is_lasting in [false, true] {
+            let left = std::sync::atomic::AtomicUsize::new(2);
+            let service = Compliance::deciding(move |question| {
+                use std::sync::atomic::Ordering;
+                let take = |left: usize| left.checked_sub(1);
+                if is_lasting || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
+                {
+                    return (status, String::new());
+                }
+                let answer = if question["operation"] == "tool_exec" {
+                    json!({"passed": true, "arguments": {"x": "masked"}})
+                } else {
+                    json!({"passed": true})
+                };
+                ("200 OK", answer.to_string())
+            })
+            .await;
+            let (scene, _keeper) = complying(&service.url, may.clone()).await;
+            repeats_arguments(&scene);
+            let done = scene.host.call_tool_with("a.read", json!({"x": "1"}), client()).await;
+            let questions = service.asked.lock().clone();
+            if is_lasting || times == 1 {
+                let error = done.expect_err("closed when in doubt");
+                assert!(error.message.contains("policy service"), "{status}: {}", error.message);
+                assert_eq!(questions.len(), times, "{status}");
+            } else {
+                let outcome = done.unwrap_or_else(|error| panic!("{status}: {error}"));
+                assert!(outcome.text().contains("masked"), "{status}: {}", outcome.text());
+                assert_eq!(outcome.changes.words(), "arguments /x", "{status}");
+                assert_eq!(questions.len(), times + 1, "{status}: and once about the result");
+            }
+            assert!(questions.windows(2).take(times - 1).all(|two| two[0] == two[1]), "{status}");
+        }
     }
 }
 

@@ -75,6 +75,22 @@ pub(crate) struct HookSubject<'a> {
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 /// Default timeout.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The pauses before a question is put again that nobody has answered, within the timeout: the service
+/// was restarting, or had closed a connection that was kept.
+const ASK_PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
+
+/// Why a question has no answer.
+struct NoVerdict {
+    why: String,
+    /// Whether nobody has answered, so that it may be put again: a decision changes nothing.
+    is_passing: bool,
+}
+
+impl From<&str> for NoVerdict {
+    fn from(why: &str) -> Self {
+        Self { why: why.to_owned(), is_passing: false }
+    }
+}
 
 impl PolicyHook {
     pub(super) fn new(config: HookConfig) -> Self {
@@ -121,9 +137,10 @@ impl PolicyHook {
             profile: &principal.profile,
         };
         let patience = self.config.timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
+        let mut last = None;
         let asked = async {
             self.has_room(subject.result)?;
-            self.ask(&question).await
+            self.ask_patiently(&question, &mut last).await
         };
         let asked = tokio::time::timeout(patience.unwrap_or(HOOK_TIMEOUT), asked).await;
         let failure = match asked {
@@ -136,7 +153,7 @@ impl PolicyHook {
                 return Err(reason.unwrap_or_else(|| "the policy service gave no reason".into()));
             }
             Ok(Err(failure)) => failure,
-            Err(_) => "it did not answer in time".to_owned(),
+            Err(_) => last.unwrap_or_else(|| "it did not answer in time".to_owned()),
         };
         tracing::warn!(target: "mcpdeck::policy", action = "policy service", "{failure}");
         if self.config.fail_open { Ok(None) } else { Err(format!("the policy service: {failure}")) }
@@ -179,31 +196,56 @@ impl PolicyHook {
         }
     }
 
+    /// Asks, and again where nobody has answered; `last` is why there was no answer yet.
+    async fn ask_patiently(
+        &self,
+        question: &Question<'_>,
+        last: &mut Option<String>,
+    ) -> Result<HookAnswer, String> {
+        let mut pauses = ASK_PAUSES.iter();
+        loop {
+            let none = match self.ask(question).await {
+                Ok(answer) => return Ok(answer),
+                Err(none) => none,
+            };
+            let Some(pause) = pauses.next().filter(|_| none.is_passing) else {
+                return Err(none.why);
+            };
+            *last = Some(none.why);
+            tokio::time::sleep(*pause).await;
+        }
+    }
+
     #[cfg(feature = "http")]
-    async fn ask(&self, question: &Question<'_>) -> Result<HookAnswer, String> {
+    async fn ask(&self, question: &Question<'_>) -> Result<HookAnswer, NoVerdict> {
         let http = self.http.as_ref().ok_or("its address cannot be used")?;
-        let plain = |error: reqwest::Error| error.without_url().to_string();
+        let plain = |error: reqwest::Error| {
+            let is_passing = mcp::is_passing(&error);
+            NoVerdict { why: error.without_url().to_string(), is_passing }
+        };
         let mut response =
             http.post(&self.config.url).json(question).send().await.map_err(plain)?;
-        if !response.status().is_success() {
-            return Err(format!("it answered {}", response.status()));
+        let status = response.status();
+        if !status.is_success() {
+            let is_passing = matches!(status.as_u16(), 502..=504);
+            return Err(NoVerdict { why: format!("it answered {status}"), is_passing });
         }
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(plain)? {
             body.extend_from_slice(&chunk);
             let content = if self.config.change { self.config.max_bytes() } else { 0 };
             if body.len() > MAX_RESPONSE_BYTES + content {
-                return Err("its answer is too large".to_owned());
+                return Err("its answer is too large".into());
             }
         }
-        serde_json::from_slice(&body).map_err(|_| "its answer is not understood".to_owned())
+        serde_json::from_slice(&body).map_err(|_| "its answer is not understood".into())
     }
 
     #[cfg(not(feature = "http"))]
-    async fn ask(&self, _question: &Question<'_>) -> Result<HookAnswer, String> {
+    async fn ask(&self, _question: &Question<'_>) -> Result<HookAnswer, NoVerdict> {
         Err("it cannot be asked: this program was built without HTTP (the feature `http` of \
              mcpdeck)"
-            .to_owned())
+            .into())
     }
 }
 

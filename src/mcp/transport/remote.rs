@@ -331,7 +331,7 @@ fn is_cut_off(error: &reqwest::Error) -> bool {
 
 /// Whether a request may be answered when it is sent again: nobody listened, or the connection ended
 /// without the whole answer.
-pub(crate) fn is_passing(error: &(dyn std::error::Error + 'static)) -> bool {
+pub fn is_passing(error: &(dyn std::error::Error + 'static)) -> bool {
     use io::ErrorKind;
     let kinds = [
         ErrorKind::BrokenPipe,
