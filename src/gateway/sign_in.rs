@@ -591,15 +591,19 @@ pub(crate) async fn metadata(State(gateway): State<Arc<Gateway>>) -> Response {
     let Some(config) = &in_force.config.sign_in else {
         return (StatusCode::NOT_FOUND, "callers do not sign in here\n").into_response();
     };
-    let scopes: Vec<&str> = AccessScope::ALL.iter().map(|scope| scope.as_str()).collect();
-    Json(json!({
+    let usual = || DEFAULT_SCOPES.iter().map(|scope| scope.as_str().to_owned()).collect();
+    let scopes: Vec<String> = config.scopes.clone().unwrap_or_else(usual);
+    let mut document = json!({
         "resource": config.resource(),
         "authorization_servers": [config.issuer],
         "bearer_methods_supported": ["header"],
-        "scopes_supported": scopes,
         "resource_name": "mcpdeck",
-    }))
-    .into_response()
+    });
+    // Clients ask for all that is named, and for none where nothing is.
+    if !scopes.is_empty() {
+        document["scopes_supported"] = json!(scopes);
+    }
+    Json(document).into_response()
 }
 
 #[cfg(test)]

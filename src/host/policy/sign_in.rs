@@ -37,6 +37,11 @@ pub struct SignInConfig {
     /// (`realm_access.roles`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<String>,
+    /// The scopes that clients are told to ask for. By default those of tokens that are made here; an
+    /// issuer that does not know them may refuse to sign in who asks for them, so name those that it
+    /// knows, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<String>>,
     /// Asks the issuer about tokens that are not JWTs. Without it these are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub introspection: Option<IntrospectionConfig>,
@@ -133,6 +138,13 @@ impl SignInConfig {
         }
         if self.audience.trim().is_empty() {
             at("audience", "it is empty: tokens for others would be accepted");
+        }
+        // RFC 6749, section 3.3.
+        let is_scope = |text: &String| {
+            !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && !b"\"\\".contains(&b))
+        };
+        if !self.scopes.iter().flatten().all(is_scope) {
+            at("scopes", "each is one word, without blanks, quotes and backslashes");
         }
         match &self.resource {
             Some(resource) if !is_safe(resource) => at("resource", address),

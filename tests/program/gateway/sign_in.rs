@@ -189,6 +189,24 @@ fn call(service: &Service, token: &str) -> super::Answer {
 }
 
 #[test]
+fn clients_ask_for_the_scopes_that_the_issuer_knows_or_for_none() {
+    let signer = Signer::new("one");
+    let issuer = Issuer::start(&[&signer]);
+    for (scopes, published) in
+        [(json!([]), None), (json!(["openid", "groups"]), Some(json!(["openid", "groups"])))]
+    {
+        let service = issuer.service(&json!({"scopes": scopes}), &[]);
+        let path = "/.well-known/oauth-protected-resource/mcp";
+        let metadata = service.send("GET", path, &[], "").json();
+        assert_eq!(metadata.get("scopes_supported"), published.as_ref(), "{metadata}");
+        // Such a token limits nothing: the profile of its groups says what it may do.
+        let claims = json!({"groups": ["platform"], "scope": "openid"});
+        let (status, seen) = tools(&service, &signer.token(&issuer.claims("alice", &claims)));
+        assert_eq!((status, seen.is_empty()), (200, false));
+    }
+}
+
+#[test]
 fn a_caller_signs_in_with_what_its_groups_give_and_its_token_goes_no_further() {
     let signer = Signer::new("one");
     let issuer = Issuer::start(&[&signer]);
@@ -203,6 +221,8 @@ fn a_caller_signs_in_with_what_its_groups_give_and_its_token_goes_no_further() {
         let metadata = metadata.json();
         assert_eq!(metadata["resource"], AUDIENCE);
         assert_eq!(metadata["authorization_servers"], json!([issuer.url]));
+        let usual = ["mcp:tools.list", "mcp:tools.call", "mcp:resources.read", "mcp:prompts.get"];
+        assert_eq!(metadata["scopes_supported"], json!(usual));
     }
     let refused = service.mcp("", &[], &initialize());
     let challenge = refused.header("www-authenticate").unwrap().to_owned();
