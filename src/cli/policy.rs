@@ -11,7 +11,7 @@ use serde_json::json;
 use super::args::Common;
 use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
-use ::deck::{Offline, QuotaFile, Recording, RecordingLine, clear_policy, load_policy};
+use ::deck::{NamedTool, Offline, QuotaFile, Recording, RecordingLine, clear_policy, load_policy};
 use base::file::read_text;
 use base::human::count;
 use base::text::path::spelled;
@@ -112,6 +112,12 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
             let origin =
                 Origin::parse(origin).ok_or_else(|| output::refuse(&format!("write {ORIGINS}")))?;
             let profile = profile.clone().or_else(|| profile_of(&origin));
+            if profile.is_none() && is_signed_in(&origin) {
+                output::warn(
+                    "what a signed-in caller may do is said by the profile that its groups give: \
+                     name it with --profile",
+                );
+            }
             let principal = principal(origin, profile.as_deref());
             let kind = match (read, prompt) {
                 (true, _) => TargetKind::Resource,
@@ -119,10 +125,13 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
                 _ => TargetKind::Tool,
             };
             let offline = open(common)?;
+            let is_tool = kind == TargetKind::Tool;
+            let whole = if is_tool { whole_name(&offline, &principal, call)? } else { None };
+            let call = whole.as_deref().unwrap_or(call);
             let decided = offline.decide(&principal, used(kind), kind, call);
-            let overlay = offline.overlay(&principal, call).filter(|_| kind == TargetKind::Tool);
+            let overlay = offline.overlay(&principal, call).filter(|_| is_tool);
             let service = offline.service(&principal);
-            Ok(why(&decided, service, overlay.as_ref(), args.json))
+            Ok(why(&decided, whole.as_deref(), service, overlay.as_ref(), args.json))
         }
         PolicyVerb::Test { file, origin, profile } => {
             test(&open(common)?, file, (origin, profile.as_deref()), args.json)
@@ -130,6 +139,26 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
         PolicyVerb::Limits => limits(common, args.json),
         PolicyVerb::Clear => clear(common, args.json),
         PolicyVerb::Suggest { file, profile } => suggest(file, profile),
+    }
+}
+
+/// The tool as `server.tool` that a caller calls by another name: that of its profile, or a bare one.
+fn whole_name(
+    offline: &Offline,
+    principal: &Principal,
+    call: &str,
+) -> Result<Option<String>, ExitStatus> {
+    match offline.tool_by_name(principal, call, &config::Environment::of_process()) {
+        NamedTool::Is(whole) => Ok(Some(whole).filter(|whole| whole != call)),
+        NamedTool::Several(all) => {
+            let all = all.join(" or ");
+            Err(output::refuse(&format!("several servers have `{call}`: write {all}")))
+        }
+        NamedTool::Unseen => {
+            let text = format!("no server had `{call}` when it was seen last: write SERVER.TOOL");
+            output::warn(&SafeText::line(&text));
+            Ok(None)
+        }
     }
 }
 
@@ -211,6 +240,11 @@ fn clear(common: &Common, json: bool) -> CommandResult {
     Ok(output::print(&format!("{}\n", SafeText::line(&text)), ExitStatus::Ok))
 }
 
+/// Whether a caller signs in at an issuer, so that its token says which profile it has.
+fn is_signed_in(origin: &Origin) -> bool {
+    matches!(origin, Origin::Gateway(id) if id.starts_with("user/"))
+}
+
 /// The profile of the token that the gateway knows by this id.
 #[cfg(feature = "gateway")]
 fn profile_of(origin: &Origin) -> Option<String> {
@@ -263,6 +297,7 @@ fn principal(origin: Origin, profile: Option<&str>) -> Principal {
 
 fn why(
     decision: &Decision,
+    whole: Option<&str>,
     service: Option<&HookConfig>,
     overlay: Option<&OverlayConfig>,
     json: bool,
@@ -272,6 +307,9 @@ fn why(
     if json {
         let mut object = json!(decision);
         object["why"] = decision.words().into();
+        if let Some(whole) = whole {
+            object["tool"] = whole.into();
+        }
         object["policyService"] = service.is_some().into();
         if let Some(service) = service {
             object["policyServiceMay"] = json!({
@@ -289,6 +327,9 @@ fn why(
         let _ = write!(text, "; {}", service.words());
     }
     let mut text = format!("{}\n", SafeText::line(&text));
+    if let Some(whole) = whole {
+        let _ = writeln!(text, "tool: {}", SafeText::line(whole));
+    }
     if let Some(overlay) = overlay.filter(|_| exit == ExitStatus::Ok) {
         let _ = writeln!(text, "overlay: {}", SafeText::line(&overlay.words()));
     }

@@ -68,9 +68,9 @@ pub use order::{
 pub use otlp::{OtlpQueue, OtlpSettings, OtlpSignal, attribute};
 pub use pages::{BrowserSignIns, cookie_name, page_policy};
 pub use policy::{
-    GrantStore, NEW_PASSPHRASE, Offline, PASSPHRASE, POLICY_FILE, PolicyKeeper, PolicyView,
-    ProfileOffer, QuotaFile, RightsContent, RightsFile, SecretStore, clear_policy, keyring_place,
-    load_policy, policy_schema, secret_sources, system_keyring,
+    GrantStore, NEW_PASSPHRASE, NamedTool, Offline, PASSPHRASE, POLICY_FILE, PolicyKeeper,
+    PolicyView, ProfileOffer, QuotaFile, RightsContent, RightsFile, SecretStore, clear_policy,
+    keyring_place, load_policy, policy_schema, secret_sources, system_keyring,
 };
 pub use question::{checked_reply, page_question, with_questions};
 pub use recording::{

@@ -9,7 +9,7 @@ pub(crate) mod secrets;
 mod sources;
 
 pub use keeper::{PolicyKeeper, PolicyView, ProfileOffer};
-pub use offline::Offline;
+pub use offline::{NamedTool, Offline};
 pub use quotas::QuotaFile;
 pub use secrets::{NEW_PASSPHRASE, PASSPHRASE, SecretStore};
 pub use sources::{keyring_place, secret_sources, system_keyring};

@@ -1,6 +1,7 @@
 //! Policy decisions without a running host: by the current rules and grants, about tools as they
 //! were last seen.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,17 @@ use host::{
     PolicyTarget, Principal, ServerDigests, TargetKind, split_name, unmatched_tools,
 };
 use protocol::ToolHints;
+
+/// The tool that a caller calls by a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamedTool {
+    /// This one, as `server.tool`.
+    Is(String),
+    /// Several servers have one of this name.
+    Several(Vec<String>),
+    /// No server had one when it was seen last.
+    Unseen,
+}
 
 /// A policy without a host.
 pub struct Offline {
@@ -67,6 +79,47 @@ impl Offline {
         let (server, tool) = split_name(asked, servers)?;
         let is_bound = self.policy.binds(principal);
         is_bound.then(|| self.policy.rules.overlay(&principal.profile, server, tool))?
+    }
+
+    /// The tool that a caller calls by a name, `server.tool`: by the name that its profile gives it, or
+    /// by a bare name. By what the servers offered when they were seen last.
+    pub fn tool_by_name(&self, principal: &Principal, name: &str, env: &Environment) -> NamedTool {
+        let kept = KeptDefinitions::from_env(env);
+        let split = split_name(name, self.config.servers.keys().map(base::ServerName::as_str));
+        let (asked, within) = match split {
+            Some((server, rest)) => (rest, Some(server)),
+            None => (name, None),
+        };
+        let mut renamed = Vec::new();
+        let mut bare = Vec::new();
+        for server in self.config.servers.values() {
+            let at = server.name.as_str();
+            if within.is_some_and(|within| within != at) {
+                continue;
+            }
+            let lists = kept.lists(server).map(|(lists, _)| lists).unwrap_or_default();
+            let reviewed = self.policy.pins.servers.get(at);
+            let reviewed = reviewed.and_then(|it| it.reached_by(Digest::of_command(server)));
+            let reviewed = reviewed.into_iter().flat_map(|it| it.tools.keys().map(String::as_str));
+            let listed = lists.tools.iter().map(|tool| &*tool.name);
+            for tool in listed.chain(reviewed).collect::<BTreeSet<_>>() {
+                let whole = format!("{at}.{tool}");
+                let overlay = self.overlay(principal, &whole);
+                if overlay.is_some_and(|it| it.name.as_deref() == Some(asked)) {
+                    renamed.push(whole);
+                } else if tool == asked {
+                    bare.push(whole);
+                }
+            }
+        }
+        let mut found = if renamed.is_empty() { bare } else { renamed };
+        match (found.len(), within) {
+            (1, _) => found.pop().map_or(NamedTool::Unseen, NamedTool::Is),
+            (0, None) => NamedTool::Unseen,
+            // A server that was never seen may have it.
+            (0, Some(_)) => NamedTool::Is(name.to_owned()),
+            _ => NamedTool::Several(found),
+        }
     }
 
     /// The rules and grants that match nothing of the servers, by their lists as last seen; a server

@@ -287,6 +287,12 @@ fn a_profile_renames_fixes_and_caps_a_tool_for_every_door() {
     let why = service.verb(&["policy", "why", &agent.origin, "many.create"]);
     assert!(why.contains("offered as `report_bug`"), "{why}");
     assert!(why.contains("`owner` fixed to \"acme\""), "{why}");
+    // By every name that the caller has of it.
+    for name in ["report_bug", "create", "many.report_bug", "many__report_bug", "many/create"] {
+        let why = service.verb(&["policy", "why", &agent.origin, name]);
+        assert!(why.starts_with("allowed: ") && why.contains("offered as `report_bug`"), "{why}");
+        assert!(why.contains("tool: many.create"), "{name}: {why}");
+    }
     // A changed overlay is a changed list.
     let session = service.session(&agent.token);
     let mut heard = service.stream(&agent.token, Ok(&session));
