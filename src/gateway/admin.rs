@@ -255,7 +255,11 @@ impl Told {
             }
             News::Policy(policy) => {
                 let grants: Vec<Value> = policy.grants.iter().map(grant).collect();
-                ("policy", json!({ "grants": grants, "warnings": policy.warnings }))
+                let told = json!({
+                    "grants": grants, "warnings": policy.warnings, "quotas": policy.quotas,
+                    "held": policy.held.len(),
+                });
+                ("policy", told)
             }
             News::Metrics(metrics) => ("metrics", metrics.iter().map(counts).collect()),
             News::Traffic(batch, _) => {

@@ -201,7 +201,9 @@ impl Service {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_shows_what_happens_and_gives_orders() {
-    let service = service();
+    let policy =
+        json!({"deny": ["vendor.fail", "vendor.nothing"], "quotas": [{"callsPerDay": 1_500}]});
+    let service = Service::with(&policy, &["--admin"]);
     let link = link(&service);
     let landed = format!("{}/admin", service.url);
     let Some(mut page) = Page::open_at(&link, &landed).await else { return };
@@ -228,6 +230,12 @@ async fn the_page_shows_what_happens_and_gives_orders() {
     page.until("[...$('servers').querySelectorAll('tr')].some(one => one.innerText.includes('greeter') && one.innerText.includes('stopped'))").await;
     page.run(&press("greeter", "Start")).await;
     page.until("[...$('servers').querySelectorAll('tr')].some(one => one.innerText.includes('greeter') && one.innerText.includes('ready'))").await;
+    // What the policy allows, what is wrong with it, and nothing of what was not told yet.
+    page.until("/1.?500 calls a day/.test($('quotas').innerText)").await;
+    page.until("$('warnings').innerText.includes('vendor.nothing')").await;
+    let before = "known.clear(); draw(); $('servers').innerText + $('counts').innerText";
+    let before = page.run(before).await.to_string();
+    assert!(before.contains("Waiting for the service.") && before.contains('–'), "{before}");
     // Nothing from elsewhere was loaded.
     let loaded = "performance.getEntriesByType('resource').every(one => one.name.startsWith(location.origin))";
     assert_eq!(page.run(loaded).await, true);
