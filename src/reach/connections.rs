@@ -306,7 +306,7 @@ impl Connections {
                     Some(former) => file.write(&former),
                     None => std::fs::remove_file(file.path()),
                 };
-                Err(ReachError::at(&change.file, &error))
+                Err(error.into())
             }
         }
     }
@@ -326,8 +326,7 @@ impl Connections {
                     .map_err(|error| ReachError::at(&change.file, &error))
             })?,
             (_, Some(then)) if !change.is_empty() => {
-                write_private_with_backup(&change.file, change.now.clone(), then.clone(), env)
-                    .map_err(|error| ReachError::at(&change.file, &error))?;
+                write_private_with_backup(&change.file, change.now.clone(), then.clone(), env)?;
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::splice::{SplicedText, insert, remove_at, replace_range};
+use super::splice::{SplicedText, insert, newline_of, remove_at, replace_range};
 use super::{EditError, parsed};
 use crate::source::SourceText;
 use crate::syntax::{NodeKind, SyntaxNode, parse_loosely};
@@ -54,7 +54,9 @@ fn changed(
 
 /// A file of another program, as leniently as it reads it itself.
 fn foreign(text: &str) -> Result<SplicedText, EditError> {
-    let text = if text.trim().is_empty() { format!("{text}{{}}\n") } else { text.to_owned() };
+    let newline = newline_of(text);
+    let text =
+        if text.trim().is_empty() { format!("{text}{{}}{newline}") } else { text.to_owned() };
     let read = |text: &str| {
         let root = parse_loosely(&SourceText::new("", text));
         root.map_err(|problem| EditError::Syntax(vec![*problem]))
@@ -63,8 +65,8 @@ fn foreign(text: &str) -> Result<SplicedText, EditError> {
         (text, Some(root))
     } else {
         // Comments alone.
-        let end = if text.ends_with('\n') { "" } else { "\n" };
-        let text = format!("{text}{end}{{}}\n");
+        let end = if text.ends_with('\n') { "" } else { newline };
+        let text = format!("{text}{end}{{}}{newline}");
         let root = read(&text)?;
         (text, root)
     };
@@ -158,5 +160,23 @@ mod tests {
         );
         assert!(put_element(list, "answers", None, &json!({"n": 4})).is_some());
         assert!(put_member("{\"calls\": []}", "calls", "a", &odd).is_none(), "it is not an object");
+    }
+
+    #[test]
+    fn a_file_without_any_value_keeps_its_line_ends() {
+        let path = ["mcpServers".to_owned()];
+        for (text, newline) in [
+            ("", "\n"),
+            (" \n", "\n"),
+            (" \r\n", "\r\n"),
+            ("// none\r\n", "\r\n"),
+            ("// one\r\n// none", "\r\n"),
+            ("\u{feff}\r\n", "\r\n"),
+        ] {
+            let put = put_path(text, &path, "a", &json!({"command": "x"})).expect("put");
+            let lines = put.matches(newline).count();
+            assert!(put.starts_with(text) && put.ends_with(newline), "{put:?}");
+            assert_eq!(lines, put.matches('\n').count(), "{put:?}");
+        }
     }
 }

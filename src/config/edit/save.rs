@@ -80,10 +80,25 @@ fn write(
             _ => None,
         };
         if before.as_ref() != Some(&after) {
-            replace(path, after.as_bytes(), readers).map_err(|error| unsaved(path, &error))?;
+            replace(path, after.as_bytes(), readers)
+                .map_err(|error| unsaved(&refusing(path, &error), &error))?;
         }
         Ok(Undo { path: path.to_path_buf(), before, after, backup: copy })
     })
+}
+
+/// What has to be made writable: a file is written anew beside the old one, so its folder, or the
+/// nearest one above it that is there.
+fn refusing(path: &Path, error: &io::Error) -> PathBuf {
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            let folder = real.ancestors().skip(1).find(|folder| folder.is_dir());
+            let folder = folder.map(Path::to_path_buf);
+            folder.unwrap_or(real)
+        }
+        _ => path.to_path_buf(),
+    }
 }
 
 /// An I/O error that names the path and suggests a remedy.
@@ -138,4 +153,20 @@ fn backup(state: &Path, path: &Path, text: &str) -> io::Result<PathBuf> {
         let _ = std::fs::remove_file(folder.join(format!("{old}.json")));
     }
     Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody may create a file there, not even the superuser.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_has_to_be_writable_is_named() {
+        let env = Environment::default();
+        let path = Path::new("/sys/none/mcp.json");
+        let refused = write_with_backup(path, None, "{}".to_owned(), &env).expect_err("no file");
+        let why = refused.to_string();
+        assert!(why.starts_with("/sys: ") && why.contains("make it writable"), "{why}");
+    }
 }

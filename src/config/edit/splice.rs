@@ -172,9 +172,14 @@ fn indent_at(text: &str, offset: usize) -> String {
     line.chars().take_while(|c| matches!(c, ' ' | '\t')).collect()
 }
 
+/// How the lines of a text end.
+pub(super) fn newline_of(text: &str) -> &'static str {
+    if text.contains("\r\n") { "\r\n" } else { "\n" }
+}
+
 /// Line ending and indentation unit of the file; two spaces when it has no indentation.
 fn manner(doc: &SplicedText) -> FileStyle {
-    let newline = if doc.text.contains("\r\n") { "\r\n" } else { "\n" };
+    let newline = newline_of(&doc.text);
     let unit = doc
         .root
         .members()
