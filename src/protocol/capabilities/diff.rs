@@ -250,8 +250,9 @@ impl FieldChange {
     pub fn risks(&self) -> Vec<Risk> {
         let mut found = Vec::new();
         let (mut old, mut new) = (String::new(), String::new());
-        self.before.iter().for_each(|value| texts(value, &mut old));
-        self.after.iter().for_each(|value| texts(value, &mut new));
+        let key = self.pointer.rsplit('/').next().unwrap_or_default();
+        self.before.iter().for_each(|value| texts(key, value, &mut old));
+        self.after.iter().for_each(|value| texts(key, value, &mut new));
         let (known, fresh) = (hidden(&old), hidden(&new));
         if !fresh.control.is_subset(&known.control)
             || !fresh.invisible.is_subset(&known.invisible)
@@ -292,25 +293,56 @@ impl FieldChange {
         }
         match (&self.before, &self.after) {
             (Some(Value::Bool(true)) | None, _) if keyword == "additionalProperties" => None,
-            (Some(_), None) => Some(format!("`{keyword}` no longer applies")),
+            (Some(old), None) => {
+                narrows(keyword, old).then(|| format!("`{keyword}` no longer applies"))
+            }
             (Some(old), Some(new)) => wider(keyword, old, new),
             (None, _) => None,
         }
     }
 }
 
-/// Collects every key and string of a value: what a reader of the definition sees.
-fn texts(value: &Value, out: &mut String) {
+/// Collects every key and string of the value under `key`: what a reader of the definition sees. Which
+/// dialect of JSON Schema a schema is written in (section 8.1.1 of its core) says nothing to a reader.
+fn texts(key: &str, value: &Value, out: &mut String) {
     match value {
+        Value::String(text) if key == "$schema" && is_dialect(text) => {}
         Value::String(text) => out.extend([text.as_str(), "\n"]),
-        Value::Array(items) => items.iter().for_each(|item| texts(item, out)),
+        Value::Array(items) => items.iter().for_each(|item| texts("", item, out)),
         Value::Object(map) => {
             for (key, value) in map {
                 out.extend([key.as_str(), "\n"]);
-                texts(value, out);
+                texts(key, value, out);
             }
         }
         _ => {}
+    }
+}
+
+/// The published dialects of JSON Schema.
+const DIALECTS: [&str; 6] = [
+    "draft-03/schema",
+    "draft-04/schema",
+    "draft-06/schema",
+    "draft-07/schema",
+    "draft/2019-09/schema",
+    "draft/2020-12/schema",
+];
+
+fn is_dialect(text: &str) -> bool {
+    let own = ["http://json-schema.org/", "https://json-schema.org/"];
+    let name = own.iter().find_map(|place| text.strip_prefix(place));
+    name.is_some_and(|name| DIALECTS.contains(&name.strip_suffix('#').unwrap_or(name)))
+}
+
+/// Whether a keyword with this value refuses anything.
+fn narrows(keyword: &str, value: &Value) -> bool {
+    match (keyword, value) {
+        ("required" | "allOf", Value::Array(items)) => !items.is_empty(),
+        ("minLength" | "minItems" | "minProperties", value) => value.as_f64() != Some(0.0),
+        ("uniqueItems", value) => value == &Value::Bool(true),
+        ("additionalProperties" | "propertyNames", Value::Object(schema)) => !schema.is_empty(),
+        _ => true,
     }
 }
 
@@ -420,6 +452,43 @@ mod tests {
         let risk = Risk::SchemaLoosened(SafeText::line("\"new\" is accepted now"));
         assert_eq!(changes[0].risks(), [risk]);
         assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn the_dialect_of_a_schema_and_keywords_that_refuse_nothing_are_no_risk() {
+        let draft = "http://json-schema.org/draft-07/schema#";
+        let newest = "https://json-schema.org/draft/2020-12/schema";
+        let risks = |before: Value, after: Value| {
+            let changes = every_difference(&before, &after);
+            assert!(!changes.is_empty(), "{before} {after}");
+            changes.iter().flat_map(FieldChange::risks).collect::<Vec<_>>()
+        };
+        let input = |schema: Value| json!({"inputSchema": schema});
+        for (before, after) in [
+            (json!({}), json!({"outputSchema": {"$schema": draft, "type": "object"}})),
+            (input(json!({})), input(json!({"$schema": draft}))),
+            (input(json!({"$schema": draft})), input(json!({"$schema": newest}))),
+            (input(json!({"required": [], "minLength": 0})), input(json!({}))),
+            (input(json!({"uniqueItems": false, "additionalProperties": {}})), input(json!({}))),
+        ] {
+            assert_eq!(risks(before, after), []);
+        }
+        let address = |url: &str| vec![Risk::NewUrl(SafeText::line(url))];
+        for (field, text, url) in [
+            ("$schema", "http://json-schema.org.evil.example/draft-07/schema#", None),
+            ("$schema", "https://elsewhere.example/schema", Some("https://elsewhere.example")),
+            ("$schema", "https://json-schema.org/read/this", Some("https://json-schema.org")),
+            ("description", draft, Some("http://json-schema.org")),
+        ] {
+            let found = risks(json!({}), json!({"inputSchema": {field: text}}));
+            match url {
+                Some(url) => assert_eq!(found, address(url), "{text}"),
+                None => assert_eq!(found.len(), 1, "{text}"),
+            }
+        }
+        for gone in [json!({"required": ["a"]}), json!({"minLength": 1}), json!({"not": {}})] {
+            assert_eq!(risks(input(gone.clone()), input(json!({}))).len(), 1, "{gone}");
+        }
     }
 
     #[test]
