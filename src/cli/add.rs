@@ -12,7 +12,7 @@ use url::Url;
 
 use self::inputs::{answers, parse_input};
 use self::trial::{FileDraft, raw_entry, run_trial};
-use crate::args::{Common, OneServer};
+use crate::args::{Common, parse_header, parse_variable};
 use crate::connect::confirm;
 use crate::output::{self, CommandResult, ExitStatus};
 use crate::telemetry::Telemetry;
@@ -20,10 +20,10 @@ use crate::{load, signals};
 use ::deck::{Review, SecretStore};
 use base::text::path::spelled;
 use base::{SafeText, Secret, ServerName};
-use config::Environment;
+use config::{Environment, Pairs};
 use reach::{
-    AvailableServer, DirectServer, ReachError, ServerInput, ServerOrigin, SettledEntry, direct,
-    edits_to_add, find, settle, with_card,
+    AvailableServer, DirectServer, GivenValues, ReachError, ServerInput, ServerOrigin,
+    SettledEntry, direct, edits_to_add, find, settle, with_card,
 };
 
 /// Most servers that a search shows.
@@ -34,7 +34,8 @@ pub const EXAMPLES: &str = "\
 Examples:
   mcpdeck add io.example/weather            by its name in the registry
   mcpdeck add weather@1.2.3 --via npm       a version of it, as an npm package
-  mcpdeck add npm:@example/weather --input API_KEY=...
+  mcpdeck add npm:@example/weather -e API_KEY=...
+  mcpdeck add npm:@example/files -- ~/notes ~/work
   mcpdeck add pypi:mcp-server-time
   mcpdeck add docker:images.example/weather:1.2.3
   mcpdeck add weather.mcpb
@@ -66,7 +67,7 @@ pub struct SearchArgs {
 #[derive(Debug, Args)]
 pub struct AddServerArgs {
     /// A name in the registry, npm:NAME, pypi:NAME, docker:IMAGE:TAG, a bundle (.mcpb, .dxt) or a
-    /// server.json; with --url or a command, the name of the entry.
+    /// server.json; with --url, or a word before a command, the name of the entry.
     #[arg(value_name = "SOURCE")]
     source: Option<String>,
     /// The name of the entry.
@@ -89,9 +90,19 @@ pub struct AddServerArgs {
     /// Start, check, write and trust it without asking; not when it cannot be started.
     #[arg(long, short = 'y')]
     yes: bool,
-    /// A server by its address or command.
-    #[command(flatten)]
-    one: OneServer,
+    /// The server at this address.
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
+    url: Option<String>,
+    /// Header of the requests to it; ${VARIABLE} in it is expanded. Secrets are stored.
+    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = parse_header)]
+    header: Vec<(String, String)>,
+    /// Variable of its environment; NAME alone passes your own value. Secrets are stored.
+    #[arg(long, short = 'e', value_name = "NAME[=VALUE]", value_parser = parse_variable)]
+    env: Vec<(String, String)>,
+    /// The command that starts it; with a package, a file or a whole name in the registry, more
+    /// arguments for it.
+    #[arg(last = true, value_name = "COMMAND|ARGUMENT", value_hint = ValueHint::AnyPath)]
+    words: Vec<String>,
 }
 
 /// `mcpdeck search`
@@ -191,7 +202,8 @@ pub fn add(common: &Common, args: &AddServerArgs, telemetry: &Telemetry) -> Comm
         if !trial.is_whole() {
             if args.yes {
                 output::complain(
-                    "not added: it could not be checked; --no-check adds it unstarted",
+                    "not added: it could not be checked; --no-check adds it unstarted, `-- ARGUMENT` \
+                     and `-e NAME=VALUE` give it what it may need",
                 );
                 return Err(ExitStatus::Unavailable);
             }
@@ -214,30 +226,50 @@ pub fn add(common: &Common, args: &AddServerArgs, telemetry: &Telemetry) -> Comm
     Ok(ExitStatus::Ok)
 }
 
-/// The server that the arguments name.
+/// The server that the arguments name, with what they give it.
 fn available(args: &AddServerArgs, env: &Environment) -> Result<AvailableServer, ExitStatus> {
-    if args.one.is_named() {
-        let name = args.source.as_deref();
-        let server = direct(name, &args.one.direct(), env).map_err(refused)?;
-        return match &args.one.url {
+    let pairs = |given: &[(String, String)]| -> Pairs { given.iter().cloned().collect() };
+    let source = args.source.as_deref();
+    let (address, name) = match source {
+        Some(word) if args.url.is_none() && word.contains("://") => (Some(word), None),
+        name => (args.url.as_deref(), name),
+    };
+    let origin = source.map(ServerOrigin::parse);
+    let is_command =
+        !origin.as_ref().is_some_and(ServerOrigin::is_certain) && !args.words.is_empty();
+    if address.is_some() || is_command {
+        let (url, command, pairs) = match address {
+            Some(_) if !args.words.is_empty() || !args.env.is_empty() => {
+                return Err(output::refuse(
+                    "a server at an address takes no command and no variables",
+                ));
+            }
+            Some(url) => (Some(url.to_owned()), Vec::new(), pairs(&args.header)),
+            None if !args.header.is_empty() => {
+                return Err(output::refuse("a server that is started takes no headers"));
+            }
+            None => (None, args.words.clone(), pairs(&args.env)),
+        };
+        let one = DirectServer { url, command, pairs };
+        let server = direct(name, &one, env).map_err(refused)?;
+        return match address {
             Some(url) => wait_for(with_card(server, url)),
             None => Ok(server),
         };
     }
-    let Some(word) = &args.source else {
+    let Some(origin) = origin else {
         return Err(output::refuse(
             "name a server: its name in the registry, npm:NAME, pypi:NAME, docker:IMAGE:TAG, a \
              bundle, `--url URL` or `-- COMMAND`",
         ));
     };
-    if word.contains("://") {
-        let one = DirectServer { url: Some(word.clone()), ..args.one.direct() };
-        let server = direct(None, &one, env).map_err(refused)?;
-        return wait_for(with_card(server, word));
-    }
-    let origin = ServerOrigin::parse(word);
     let registry = args.registry.registry.as_ref();
-    wait_for(find(&origin, args.via.as_deref(), (registry, env)))
+    let mut server = wait_for(find(&origin, args.via.as_deref(), (registry, env)))?;
+    let (variables, headers) = (pairs(&args.env), pairs(&args.header));
+    let given = GivenValues { arguments: args.words.clone(), variables, headers };
+    let name = args.name.clone().unwrap_or_else(|| server.name.clone());
+    server.give(&name, &given).map_err(refused)?;
+    Ok(server)
 }
 
 /// Stores the secrets of an entry.

@@ -19,7 +19,7 @@ use ::deck::TrustStore;
 use base::text::path::spelled;
 use base::{SafeText, ServerName};
 use config::{Edit, Environment};
-use reach::{Bundle, ReachError, ServerInput, newest, registry, settle, way};
+use reach::{Bundle, LaunchedPackage, ReachError, ServerInput, newest, registry, settle, way};
 
 /// `mcpdeck upgrade`
 #[derive(Debug, Args)]
@@ -57,8 +57,8 @@ pub struct RemoveArgs {
 enum PinnedVersion {
     /// A server of a registry, by one of its ways.
     Registry { name: String, version: String, kind: String },
-    /// A package, as it stands in the entry; without a version, the newest at each start.
-    Package { kind: &'static str, name: String, version: Option<String>, written: String },
+    /// A package, as it stands in the entry.
+    Package(LaunchedPackage),
 }
 
 impl PinnedVersion {
@@ -73,44 +73,19 @@ impl PinnedVersion {
                 kind,
             });
         }
-        let package = |kind: &'static str, written: &str| {
-            let at = match kind {
-                "pypi" => written.find("==").map(|at| (at, at + 2)),
-                _ => None,
-            };
-            let at = at.or_else(|| written.rfind('@').filter(|at| *at > 0).map(|at| (at, at + 1)));
-            let (name, version) = match at {
-                Some((end, begin)) => (&written[..end], Some(&written[begin..])),
-                None => (written, None),
-            };
-            let version = version.filter(|version| *version != "latest").map(str::to_owned);
-            let (name, written) = (name.to_owned(), written.to_owned());
-            Self::Package { kind, name, version, written }
-        };
         if let Some(written) = text("/launch/uv") {
-            return Some(package("pypi", written));
+            return LaunchedPackage::from_requirement(written).map(Self::Package);
         }
-        let program = text("/command")?.rsplit(['/', '\\']).next()?;
-        let kind = match program.trim_end_matches(".cmd").trim_end_matches(".exe") {
-            "npx" => "npm",
-            "uvx" => "pypi",
-            _ => return None,
-        };
-        let args: Vec<&str> =
-            entry.get("args")?.as_array()?.iter().filter_map(Value::as_str).collect();
-        let named = args.iter().position(|arg| matches!(*arg, "--from" | "-p" | "--package"));
-        let written = match named {
-            Some(at) => args.get(at + 1),
-            None => args.iter().find(|arg| !arg.starts_with('-')),
-        }?;
-        Some(package(kind, written))
+        let args = entry.get("args")?.as_array()?;
+        let args: Vec<&str> = args.iter().filter_map(Value::as_str).collect();
+        LaunchedPackage::find(text("/command")?, &args).map(Self::Package)
     }
 
     fn version(&self) -> &str {
         match self {
             Self::Registry { version, .. } => version,
-            Self::Package { version, .. } => {
-                version.as_deref().unwrap_or("the newest at each start")
+            Self::Package(package) => {
+                package.version.as_deref().unwrap_or("the newest at each start")
             }
         }
     }
@@ -146,7 +121,10 @@ pub fn upgrade(common: &Common, args: &UpgradeArgs, telemetry: &Telemetry) -> Co
             }
             continue;
         };
-        let found = wait_for(renewal(&pinned, &entry, (args, &env)));
+        let found = wait_for(async {
+            let found = renewal(&pinned, &entry, (args, &env)).await;
+            found.map_err(|error| ReachError(format!("{shown}: {error}")))
+        });
         let renewal = match found {
             Ok(Some(renewal)) => renewal,
             Ok(None) => {
@@ -198,14 +176,13 @@ async fn renewal(
     (args, env): (&UpgradeArgs, &Environment),
 ) -> Result<Option<Renewal>, ReachError> {
     let (name, version, kind) = match pinned {
-        PinnedVersion::Package { kind, name, version, written } => {
-            let found = newest(kind, name, env).await?;
-            if version.as_deref().is_some_and(|old| !is_newer(&found, old)) {
+        PinnedVersion::Package(package) => {
+            let found = newest(package.kind, &package.name, env).await?;
+            if package.version.as_deref().is_some_and(|old| !is_newer(&found, old)) {
                 return Ok(None);
             }
-            let between = if written.contains("==") { "==" } else { "@" };
             let mut entry = entry.clone();
-            replace_text(&mut entry, written, &format!("{name}{between}{found}"));
+            replace_text(&mut entry, &package.word, &package.word_for(&found));
             let (inputs, bundle) = (Vec::new(), None);
             return Ok(Some(Renewal { version: found, entry, inputs, bundle }));
         }
@@ -347,16 +324,32 @@ fn renew(
 
 /// Whether a version is newer than another: by their numbers, then whether they differ.
 fn is_newer(version: &str, old: &str) -> bool {
-    fn numbers(version: &str) -> Vec<u64> {
-        let core = version.split(['-', '+']).next().unwrap_or_default();
-        core.trim_start_matches('v').split('.').map(|part| part.parse().unwrap_or(0)).collect()
+    /// The numbers, and whether it is a candidate of them (`1.0.0-rc.1`, `1.0rc1`, `1.0.dev2`).
+    fn read(version: &str) -> (Vec<u64>, bool) {
+        let core = version.split(['-', '+']).next().unwrap_or_default().trim_start_matches('v');
+        let mut is_candidate = version.contains('-');
+        let mut numbers = Vec::new();
+        for part in core.split('.') {
+            let digits = part.trim_start_matches(|c: char| c.is_ascii_digit());
+            let number = &part[..part.len() - digits.len()];
+            is_candidate |=
+                ["a", "b", "c", "rc", "dev", "pre"].iter().any(|mark| digits.starts_with(mark));
+            let number = if number.is_empty() { part.trim_start_matches("post") } else { number };
+            if !is_candidate || !number.starts_with(|c: char| c.is_ascii_alphabetic()) {
+                numbers.push(number.parse().unwrap_or(0));
+            }
+            if is_candidate {
+                break;
+            }
+        }
+        while numbers.last() == Some(&0) && numbers.len() > 1 {
+            numbers.pop();
+        }
+        (numbers, is_candidate)
     }
-    match numbers(version).cmp(&numbers(old)) {
-        std::cmp::Ordering::Greater => true,
-        std::cmp::Ordering::Less => false,
-        // A version follows its own candidates (`1.0.0-rc.1`).
-        std::cmp::Ordering::Equal => version != old && old.contains('-'),
-    }
+    let ((new, _), (former, is_candidate)) = (read(version), read(old));
+    // A version follows its own candidates.
+    new > former || (new == former && version != old && is_candidate)
 }
 
 /// Replaces texts that are this one.
@@ -452,37 +445,17 @@ mod tests {
 
     #[test]
     fn entries_say_which_version_runs() {
-        let package = |kind, name: &str, version: Option<&str>, written: &str| {
-            Some(PinnedVersion::Package {
-                kind,
-                name: name.to_owned(),
-                version: version.map(str::to_owned),
-                written: written.to_owned(),
-            })
-        };
-        for (entry, pinned) in [
-            (
-                json!({"command": "npx", "args": ["-y", "@a/b@1.0.0", "--x", "y@2"]}),
-                package("npm", "@a/b", Some("1.0.0"), "@a/b@1.0.0"),
-            ),
-            (
-                json!({"command": "/usr/bin/npx", "args": ["-y", "@a/b"]}),
-                package("npm", "@a/b", None, "@a/b"),
-            ),
-            (
-                json!({"command": "npx.cmd", "args": ["-y", "b@latest"]}),
-                package("npm", "b", None, "b@latest"),
-            ),
-            (
-                json!({"command": "uvx", "args": ["--from", "p==1.2", "run"]}),
-                package("pypi", "p", Some("1.2"), "p==1.2"),
-            ),
-            (json!({"launch": {"uv": "p==1"}}), package("pypi", "p", Some("1"), "p==1")),
+        for (entry, version) in [
+            (json!({"command": "npx", "args": ["-y", "@a/b@1.0.0", "--x", "y@2"]}), Some("1.0.0")),
+            (json!({"command": "uvx", "args": ["--with", "q<2", "p==1.2"]}), Some("1.2")),
+            (json!({"command": "npx.cmd", "args": ["b"]}), Some("the newest at each start")),
+            (json!({"launch": {"uv": "p==1"}}), Some("1")),
             (json!({"command": "node", "args": ["x@1"]}), None),
             (json!({"url": "https://h.example/mcp"}), None),
             (json!({"command": "npx"}), None),
         ] {
-            assert_eq!(PinnedVersion::find(&entry), pinned, "{entry}");
+            let found = PinnedVersion::find(&entry);
+            assert_eq!(found.as_ref().map(PinnedVersion::version), version, "{entry}");
         }
         let origin = json!({"command": "npx", "args": ["-y", "x@1"],
             "origin": {"registry": "a.b/x", "version": "1", "kind": "npm"}});
@@ -493,11 +466,20 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_their_numbers() {
-        for (new, old) in
-            [("1.10.0", "1.9.9"), ("2", "1.9"), ("1.0.1", "1.0"), ("1.0.0", "1.0.0-rc.1")]
-        {
+        for (new, old) in [
+            ("1.10.0", "1.9.9"),
+            ("2", "1.9"),
+            ("1.0.1", "1.0"),
+            ("1.0.0", "1.0.0-rc.1"),
+            ("1.0", "1.0rc1"),
+            ("1.0.0", "1.0.0b2"),
+            ("2.0", "2.0.dev3"),
+            ("1.0.1rc1", "1.0"),
+            ("1.0.post1", "1.0"),
+        ] {
             assert!(is_newer(new, old) && !is_newer(old, new), "{new} {old}");
         }
+        assert!(!is_newer("1.0.0", "1.0") && !is_newer("1.0", "1.0.0"));
         assert!(!is_newer("1.0.0", "1.0.0"));
         assert!(is_newer("1.0.0-rc.2", "1.0.0-rc.1"));
     }

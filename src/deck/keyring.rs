@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use base::Secret;
@@ -129,7 +129,16 @@ impl Keyring {
     }
 }
 
-/// The output of a program for an input on stdin.
+/// Why a program gave no usable output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramFailure {
+    /// It cannot be run, failed, or timed out.
+    pub why: String,
+    /// What it wrote to stdout and then, where that was read, to stderr.
+    pub output: String,
+}
+
+/// The output of a program for an input on stdin; its stderr is not read.
 ///
 /// # Errors
 /// Why there is no usable output: it cannot be run, fails, or times out.
@@ -139,29 +148,63 @@ pub async fn run_program(
     input: &str,
     patience: Duration,
 ) -> Result<String, String> {
+    let done = run_reading(program, args, input, patience, Stdio::null()).await;
+    done.map_err(|failure| failure.why)
+}
+
+/// The same for a program whose reasons are wanted when it fails.
+///
+/// # Errors
+/// As [`run_program`], with what it wrote.
+pub async fn query_program(
+    program: &Path,
+    args: &[String],
+    input: &str,
+    patience: Duration,
+) -> Result<String, ProgramFailure> {
+    run_reading(program, args, input, patience, Stdio::piped()).await
+}
+
+async fn run_reading(
+    program: &Path,
+    args: &[String],
+    input: &str,
+    patience: Duration,
+    stderr: Stdio,
+) -> Result<String, ProgramFailure> {
+    let failed = |why: String| ProgramFailure { why, output: String::new() };
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
     let mut child = command.kill_on_drop(true).spawn().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => "the program is not there".to_owned(),
-        _ => error.to_string(),
+        std::io::ErrorKind::NotFound => failed("the program is not there".to_owned()),
+        _ => failed(error.to_string()),
     })?;
-    let run_program = async {
+    let run = async {
         if let Some(mut stdin) = child.stdin.take() {
             // A program that fails before it reads this reports it by its exit status.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
-        let mut text = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            stdout.take(MAX_VALUE_BYTES).read_to_string(&mut text).await?;
-        }
-        Ok::<_, std::io::Error>((child.wait().await?, text))
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (text, reasons) = tokio::try_join!(read_text(stdout), read_text(stderr))?;
+        Ok::<_, std::io::Error>((child.wait().await?, text, reasons))
     };
-    match tokio::time::timeout(patience, run_program).await {
-        Ok(Ok((status, text))) if status.success() => Ok(text),
-        Ok(Ok((status, _))) => Err(status.to_string()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("it did not answer".to_owned()),
+    match tokio::time::timeout(patience, run).await {
+        Ok(Ok((status, text, _))) if status.success() => Ok(text),
+        Ok(Ok((status, text, reasons))) => {
+            Err(ProgramFailure { why: status.to_string(), output: text + &reasons })
+        }
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(_) => Err(failed("it did not answer".to_owned())),
     }
+}
+
+/// The beginning of an output.
+async fn read_text(pipe: Option<impl AsyncRead + Unpin>) -> std::io::Result<String> {
+    let mut text = String::new();
+    if let Some(pipe) = pipe {
+        pipe.take(MAX_VALUE_BYTES).read_to_string(&mut text).await?;
+    }
+    Ok(text)
 }
 
 fn attributes(place: &KeyringPlace) -> [String; 6] {

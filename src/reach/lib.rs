@@ -4,21 +4,25 @@
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
+mod available;
 mod bundle;
 mod connections;
 mod found;
+mod launched;
 mod registry;
 mod server_card;
 mod server_json;
 mod settle;
 mod source;
 
+pub use available::{AvailableServer, GivenValues};
 pub use bundle::Bundle;
 pub use connections::{
     ClientChange, ConnectionKind, ConnectionRecord, Connections, MAX_CLIENT_FILE_BYTES, ReachError,
     WrittenEntry, is_installed, read_client, servers_of_files, starts_deck,
 };
 pub use found::{FoundServer, FoundServers};
+pub use launched::LaunchedPackage;
 pub use registry::{Registry, SearchResult};
 pub use server_card::ServerCard;
 pub use server_json::{
@@ -26,6 +30,6 @@ pub use server_json::{
 };
 pub use settle::{SettledEntry, settle};
 pub use source::{
-    AvailableServer, DirectServer, FoundSource, MAX_PUBLISHED_BYTES, ServerOrigin, command_words,
-    direct, edits_to_add, find, find_by_words, newest, registry, review_of, way, with_card,
+    DirectServer, FoundSource, MAX_PUBLISHED_BYTES, ServerOrigin, command_words, direct,
+    edits_to_add, find, find_by_words, newest, registry, review_of, way, with_card,
 };

@@ -194,16 +194,22 @@ impl PublishedServer {
     }
 }
 
-/// A short name for the configuration: without the publisher, and what every server is called.
+/// A short name for the configuration: without the publisher, and what every server is called; the
+/// publisher where nothing else is left (`@acme/mcp`, `com.acme/mcp-server`).
 pub fn short_server_name(name: &str) -> String {
-    let last = name.rsplit('/').next().unwrap_or(name);
-    let short = last
-        .trim_start_matches("mcp-server-")
-        .trim_start_matches("server-")
-        .trim_end_matches("-mcp-server")
-        .trim_end_matches("-server")
-        .trim_end_matches("-mcp");
-    if short.is_empty() { last.to_owned() } else { short.to_owned() }
+    let short = |part: &str| {
+        let short = part
+            .trim_start_matches("mcp-server-")
+            .trim_start_matches("server-")
+            .trim_end_matches("-mcp-server")
+            .trim_end_matches("-server")
+            .trim_end_matches("-mcp");
+        (!matches!(short, "" | "mcp" | "server")).then(|| short.to_owned())
+    };
+    let mut parts = name.rsplit('/');
+    let last = parts.next().unwrap_or(name);
+    let publisher = parts.next().and_then(|part| part.trim_start_matches('@').rsplit('.').next());
+    short(last).or_else(|| short(publisher?)).unwrap_or_else(|| last.to_owned())
 }
 
 /// A text of an object; `None` when it is missing.
@@ -1053,6 +1059,23 @@ mod tests {
                 let why = refusal(package);
                 assert!(why.contains(&format!("`{name}` would change where")), "{kind}: {why}");
             }
+        }
+    }
+
+    #[test]
+    fn a_short_name_says_what_it_is_or_whose() {
+        for (name, short) in [
+            ("@modelcontextprotocol/server-memory", "memory"),
+            ("mcp-server-time", "time"),
+            ("io.example/weather-mcp", "weather"),
+            ("@acme/mcp", "acme"),
+            ("@acme/mcp-server", "acme"),
+            ("com.acme/mcp", "acme"),
+            ("@acme/server", "acme"),
+            ("mcp", "mcp"),
+            ("mcp-server", "mcp-server"),
+        ] {
+            assert_eq!(short_server_name(name), short, "{name}");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! From the words of a user to a server that could be added: what it is, who publishes it, what it
 //! would run, what it needs. Runs nothing of it and writes nothing.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +9,18 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
+use crate::available::literal;
 use crate::server_json::{is_pinned_image, package_way, short_server_name};
-use crate::{Bundle, PublishedServer, ReachError, Registry, ServerCard, ServerInput, ServerWay};
-use base::{SafeText, Secret, ServerName};
-use config::{
-    Diagnostic, Edit, Environment, Pairs, TlsConfig, apply_edit, is_secret_name, load_text,
-    single_command, single_url, without_mark,
+use crate::{
+    AvailableServer, Bundle, GivenValues, PublishedServer, ReachError, Registry, ServerCard,
+    ServerInput, ServerWay,
 };
-use deck::{Review, TrustStore, load_json, parse_json, run_program};
+use base::{SafeText, ServerName};
+use config::{
+    Diagnostic, Edit, Environment, Pairs, TlsConfig, apply_edit, load_text, single_command,
+    single_url, without_mark,
+};
+use deck::{ProgramFailure, Review, TrustStore, load_json, parse_json, query_program};
 
 /// How long `npm` and `uv` may look for the newest version of a package.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -76,6 +79,14 @@ impl ServerOrigin {
         let (name, version) = versioned(word);
         Self::Registry { name, version }
     }
+
+    /// Whether the word means this, and cannot be a name that the user chose for an entry.
+    pub fn is_certain(&self) -> bool {
+        match self {
+            Self::Registry { name, .. } => name.contains('/'),
+            Self::Package { .. } | Self::File(_) => true,
+        }
+    }
 }
 
 /// `NAME@VERSION`; a name may begin with `@`.
@@ -83,76 +94,6 @@ fn versioned(word: &str) -> (String, Option<String>) {
     match word.rfind('@').filter(|at| *at > 0) {
         Some(at) => (word[..at].to_owned(), Some(word[at + 1..].to_owned())),
         None => (word.to_owned(), None),
-    }
-}
-
-/// A server that could be added.
-#[derive(Debug, PartialEq)]
-#[non_exhaustive]
-pub struct AvailableServer {
-    /// Its name in the configuration, unless another is wanted.
-    pub name: String,
-    /// What is shown of it: a label and a text.
-    pub facts: Vec<(&'static str, SafeText)>,
-    /// Its entry, with inputs as `${input:ID}`.
-    pub entry: Value,
-    /// What it needs.
-    pub inputs: Vec<ServerInput>,
-    /// Answers that were given with the command, by input.
-    pub given: Vec<(String, Secret)>,
-    /// A bundle to unpack first, and its folder.
-    pub bundle: Option<(Bundle, PathBuf)>,
-}
-
-impl AvailableServer {
-    /// The inputs that its entry refers to.
-    pub fn needed(&self) -> impl Iterator<Item = &ServerInput> {
-        let entry = self.entry.to_string();
-        self.inputs.iter().filter(move |input| entry.contains(&format!("${{input:{}}}", input.id)))
-    }
-
-    /// Unpacks its bundle, if it is one.
-    ///
-    /// # Errors
-    /// When the bundle is not sound, or cannot be written.
-    pub fn unpack(&self) -> Result<(), ReachError> {
-        let Some((bundle, folder)) = &self.bundle else { return Ok(()) };
-        bundle.unpack(folder)
-    }
-
-    /// What it is, runs and needs, for people: a label and a text. The review is that of its entry
-    /// in the file.
-    pub fn described(&self, review: &Review) -> Vec<(&'static str, SafeText)> {
-        let mut out = self.facts.clone();
-        let is_command = |label: &str| {
-            ["command", "args", "url"].iter().any(|key| {
-                label.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
-            })
-        };
-        let runs = review.shown.iter().filter(|(label, _)| is_command(label));
-        let runs: Vec<&str> = runs.map(|(_, value)| value.as_str()).collect();
-        // Nothing of what would run is cut.
-        out.push(("runs", SafeText::line(&runs.join(" "))));
-        for (label, value) in review.shown.iter().filter(|(label, _)| !is_command(label)) {
-            out.push(("with", SafeText::line(&format!("{label} {value}"))));
-        }
-        for input in self.needed() {
-            let mut text = input.id.clone();
-            for (word, is_so) in [("secret", input.is_secret), ("required", input.is_required)] {
-                if is_so {
-                    let _ = write!(text, ", {word}");
-                }
-            }
-            if let Some(default) = &input.default {
-                let _ = write!(text, ", else {default}");
-            }
-            if !input.description.is_empty() {
-                let _ = write!(text, ": {}", input.description);
-            }
-            out.push(("needs", SafeText::line(&text)));
-        }
-        out.extend(review.dangers.iter().map(|danger| ("careful", SafeText::line(danger))));
-        out
     }
 }
 
@@ -216,6 +157,13 @@ pub async fn find_by_words(
         direct(None, &DirectServer { command, ..DirectServer::default() }, env)?
     } else if parts.len() == 1 && first.contains("://") {
         direct(None, &DirectServer { url: Some(first.clone()), ..DirectServer::default() }, env)?
+    } else if parts.len() > 1 && ServerOrigin::parse(first).is_certain() {
+        // What follows is for the server.
+        let arguments = command_words(words)?.split_off(1);
+        let mut server = find(&ServerOrigin::parse(first), via, (None, env)).await?;
+        let name = server.name.clone();
+        server.give(&name, &GivenValues { arguments, ..GivenValues::default() })?;
+        server
     } else {
         let origin = ServerOrigin::parse(words);
         if let ServerOrigin::Registry { name, version: None } = &origin
@@ -373,8 +321,7 @@ pub fn direct(
     })?;
     let own = loaded.config.servers.keys().next().map(|own| own.as_str().to_owned());
     let name = name.map(str::to_owned).or(own).unwrap_or_else(|| "server".to_owned());
-    let literal = |word: &String| word.replace("${", "$${");
-    let (mut entry, key) = if let Some(url) = &one.url {
+    let (entry, key) = if let Some(url) = &one.url {
         let is_sse = Url::parse(url).is_ok_and(|url| url.path().ends_with("/sse"));
         let kind = if url.starts_with("ws") {
             "websocket"
@@ -385,29 +332,19 @@ pub fn direct(
         };
         (json!({ "type": kind, "url": literal(url) }), "headers")
     } else {
-        let words: Vec<String> = one.command.iter().map(literal).collect();
+        let words: Vec<String> = one.command.iter().map(|word| literal(word)).collect();
         (json!({ "command": words[0], "args": words[1..] }), "env")
     };
-    let (mut inputs, mut given) = (Vec::new(), Vec::new());
-    for (field, value) in &one.pairs {
-        if is_secret_name(field) && !value.contains("${") {
-            // Kept in the store, not in the file.
-            let id = format!("{name}-{}", field.to_lowercase().replace('_', "-"));
-            entry[key][field] = json!(format!("${{input:{id}}}"));
-            given.push((id.clone(), Secret::new(value.as_str())));
-            inputs.push(ServerInput {
-                description: SafeText::line(field),
-                is_required: true,
-                is_secret: true,
-                default: None,
-                choices: Vec::new(),
-                id,
-            });
-        } else {
-            entry[key][field] = json!(value);
-        }
-    }
-    Ok(AvailableServer { name, facts: Vec::new(), entry, inputs, given, bundle: None })
+    let mut server = AvailableServer {
+        name: name.clone(),
+        facts: Vec::new(),
+        entry,
+        inputs: Vec::new(),
+        given: Vec::new(),
+        bundle: None,
+    };
+    server.give_pairs(&name, key, &one.pairs);
+    Ok(server)
 }
 
 /// A server of an address, with what its card says of it, where it has one: who it is, and the headers
@@ -476,10 +413,9 @@ pub async fn find(
                 pinned_image(name)?;
             }
             let way = package_way(kind, name, &version).map_err(ReachError)?;
-            let short = way.stem.trim_end_matches('@').rsplit('/').next().unwrap_or_default();
             let facts = vec![fact("what", &format!("{kind} package {}", way.pin))];
             Ok(AvailableServer {
-                name: short_server_name(short),
+                name: short_server_name(way.stem.trim_end_matches('@')),
                 facts,
                 entry: way.entry,
                 inputs: way.inputs,
@@ -679,8 +615,13 @@ pub async fn newest(kind: &str, name: &str, env: &Environment) -> Result<String,
     };
     let path = program_path(program, env).ok_or_else(|| failed("it is not on PATH"))?;
     let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
-    let out =
-        run_program(&path, &args, &input, VERSION_TIMEOUT).await.map_err(|why| failed(&why))?;
+    let out = query_program(&path, &args, &input, VERSION_TIMEOUT).await;
+    let out = out.map_err(|failure| match reason(&failure) {
+        NoVersion::Unknown => {
+            ReachError(format!("there is no package `{name}` where `{program}` looks for it"))
+        }
+        NoVersion::Other(why) => failed(&why),
+    })?;
     let found = if kind == "npm" {
         let value: Value = serde_json::from_str(out.trim()).unwrap_or_default();
         value.as_str().map(str::to_owned)
@@ -691,6 +632,38 @@ pub async fn newest(kind: &str, name: &str, env: &Environment) -> Result<String,
     package_way(kind, name, &version)
         .map_err(|_| failed("its answer has no version"))
         .map(|_| version)
+}
+
+/// Why a version was not found out.
+#[derive(Debug, PartialEq, Eq)]
+enum NoVersion {
+    /// There is no such package.
+    Unknown,
+    Other(String),
+}
+
+/// What `npm` (in JSON) or `uv` (in sentences) wrote about its failure, in one line.
+fn reason(failure: &ProgramFailure) -> NoVersion {
+    let output = failure.output.trim();
+    // The object is before what stderr has.
+    let mut values = serde_json::Deserializer::from_str(output).into_iter::<Value>();
+    if let Some(Ok(value)) = values.next()
+        && let Some(error) = value.get("error")
+    {
+        let text = |key: &str| error.get(key).and_then(Value::as_str);
+        return match (text("code"), text("summary")) {
+            (Some("E404"), _) => NoVersion::Unknown,
+            (_, Some(summary)) => NoVersion::Other(summary.to_owned()),
+            _ => NoVersion::Other(failure.why.clone()),
+        };
+    }
+    if output.contains("was not found in the package registry") {
+        return NoVersion::Unknown;
+    }
+    // The last of a chain of causes is the one that says most.
+    let last = output.lines().rfind(|line| !line.trim().is_empty());
+    let last = last.map(|line| line.trim().trim_start_matches("cause: ").to_owned());
+    NoVersion::Other(last.unwrap_or_else(|| failure.why.clone()))
 }
 
 /// The path of a program on `PATH`.
@@ -741,6 +714,32 @@ mod tests {
             ["sh", "-c", "a \"b\" $c", "", "d e"]
         );
         assert_eq!(words("a 'b").unwrap_err(), "a ' is not closed");
+    }
+
+    #[test]
+    fn what_a_program_says_of_a_package_that_it_does_not_find_is_understood() {
+        let reason_of = |output: &str| {
+            reason(&ProgramFailure { why: "exit status: 1".to_owned(), output: output.to_owned() })
+        };
+        let other = |why: &str| NoVersion::Other(why.to_owned());
+        for (output, expected) in [
+            (
+                r#"{"error": {"code": "E404", "summary": "Not Found"}} npm error 404"#,
+                NoVersion::Unknown,
+            ),
+            (r#"{"error": {"code": "ECONNREFUSED", "summary": "no route"}}"#, other("no route")),
+            (
+                "error: No solution\n  cause: Because x was not found in the package registry and you",
+                NoVersion::Unknown,
+            ),
+            (
+                "error: Failed\n  cause: tcp\n  cause: Connection refused\n\n",
+                other("Connection refused"),
+            ),
+            ("", other("exit status: 1")),
+        ] {
+            assert_eq!(reason_of(output), expected, "{output}");
+        }
     }
 
     #[test]

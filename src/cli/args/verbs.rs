@@ -182,7 +182,7 @@ pub struct Given {
     pub env: Vec<(String, String)>,
 }
 
-fn parse_header(text: &str) -> Result<(String, String), String> {
+pub fn parse_header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
     match (name.trim(), value.trim()) {
         ("", _) => Err("the name is missing: write NAME: VALUE".to_owned()),
@@ -190,7 +190,7 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn parse_variable(text: &str) -> Result<(String, String), String> {
+pub fn parse_variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=').unwrap_or((text, &format!("${{{text}}}"))) {
         ("", _) => Err("the name is missing: write NAME=VALUE".to_owned()),
         (name, value) => Ok((name.to_owned(), value.to_owned())),

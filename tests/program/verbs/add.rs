@@ -392,6 +392,58 @@ fn packages_addresses_and_commands_are_added_too() {
 }
 
 #[test]
+fn a_package_is_given_arguments_and_variables_with_the_command() {
+    let (bench, registry) = (machine(), RegistryMock::start());
+    let package = "npm:@example/weather@1.2.3";
+    let given = ["-e", "API_KEY=k3y-of-mine", "-e", "REGION=eu", "--", "--units", "metric $(id)"];
+    let done = run(&bench, &registry, &[&["add", package, "-y"], &given[..]].concat());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let ran = "-y|@example/weather@1.2.3|--units|metric $(id)|k3y-of-mine|eu|";
+    assert_eq!(text(&bench, "ran"), ran);
+    let file = text(&bench, "mcp.json");
+    assert!(file.contains("${secret:weather-api-key}") && !file.contains("k3y"), "{file}");
+    assert!(file.contains("\"--units\", \"metric $(id)\""), "{file}");
+    // A word before a command is the name of an entry; the whole name of a published server is not.
+    registry.publish(&weather("1.2.3"));
+    let whole =
+        ["add", "io.example/weather-mcp", "--as", "b", "--dry-run", "-e", "API_KEY=k", "--", "--x"];
+    let shown = run(&bench, &registry, &whole);
+    assert!(shown.stdout.contains("--units \"metric; $(id)\" --x\n"), "{shown:?}");
+    for (args, words) in [
+        (vec![package, "--as", "c", "-H", "X: y"], "takes no headers"),
+        (vec!["c", "--url", "http://127.0.0.1:9/mcp", "-e", "A=b"], "no variables"),
+        (vec!["c", "--url", "http://127.0.0.1:9/mcp", "--", "a"], "no command"),
+        (vec!["c", "-H", "X: y", "--", "a"], "takes no headers"),
+    ] {
+        let done = run(&bench, &registry, &[&["add"], &args[..]].concat());
+        assert!(done.code == Some(2) && done.stderr.contains(words), "{args:?}: {done:?}");
+    }
+}
+
+#[test]
+fn what_is_upgraded_is_found_among_the_options_of_what_starts_it() {
+    let (bench, registry) = (machine(), RegistryMock::start());
+    program(
+        &bench,
+        "npm",
+        r#"case "$*" in
+            *'-- @example/weather version') echo '"2.0.0"' ;;
+            *) echo '{"error": {"code": "E404", "summary": "Not Found"}}'; exit 1 ;;
+        esac"#,
+    );
+    let entries = json!({"servers": {
+        "named": {"command": "npx", "args": ["--package=@example/weather@1.0.0", "-y", "--", "run"]},
+        "gone": {"command": "npx", "args": ["-y", "--cache", "c", "gone@1.0.0"]},
+    }});
+    bench.write("mcp.json", &entries.to_string());
+    let done = run(&bench, &registry, &["upgrade", "--check"]);
+    assert!(done.stdout.contains("named: 1.0.0 -> 2.0.0"), "{done:?}");
+    assert!(done.stderr.contains("gone: there is no package `gone`"), "{done:?}");
+    let done = run(&bench, &registry, &["add", "npm:gone", "-y"]);
+    assert!(done.code == Some(2) && done.stderr.contains("no package `gone`"), "{done:?}");
+}
+
+#[test]
 fn an_upgrade_shows_what_changes_and_keeps_what_is_yours() {
     let (bench, registry) = (machine(), RegistryMock::start());
     registry.publish(&weather("1.2.3"));
