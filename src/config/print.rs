@@ -199,9 +199,9 @@ fn entry(server: &ServerConfig) -> Map<String, Value> {
     if server.on_demand {
         settings["start"] = json!("onDemand");
     }
-    for (key, value) in settings.as_object().into_iter().flatten() {
+    for (key, value) in settings.as_object_mut().into_iter().flatten() {
         if server.on_demand || !["start", "idleStop"].contains(&key.as_str()) {
-            put(key, value.clone());
+            put(key, value.take());
         }
     }
     // Written, it would say that calls go there; the document says where.
