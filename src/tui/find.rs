@@ -38,95 +38,161 @@ enum MatchRank {
 /// Longest typed text that is matched against initials of a name's words, in bytes.
 const MAX_INITIALS_BYTES: usize = 32;
 
+/// A typed text, prepared for many items: nothing is allocated for one that does not match.
+#[derive(Debug, Default)]
+struct TypedText {
+    /// Trimmed, ASCII letters in lower case.
+    typed: String,
+    /// Its words.
+    words: Vec<Range<usize>>,
+    /// What the last match marks in the name of its item.
+    spans: Vec<Range<usize>>,
+    /// The words of a name, while its initials are compared.
+    pieces: Vec<Range<usize>>,
+}
+
+impl TypedText {
+    fn new(typed: &str) -> Self {
+        let typed = typed.trim().to_ascii_lowercase();
+        let words = pieces(&typed).collect();
+        Self { typed, words, ..Self::default() }
+    }
+
+    /// How well an item matches; what is marked in its name is in `spans`.
+    fn fit(&mut self, fields: &SearchFields<'_>) -> Option<MatchRank> {
+        let Self { typed, words, spans, pieces: initial } = self;
+        let (typed, name) = (typed.as_str(), fields.name);
+        spans.clear();
+        let at = stretch(name, typed);
+        if at == Some(0) {
+            spans.push(0..typed.len());
+            let is_whole = name.len() == typed.len();
+            return Some(if is_whole { MatchRank::Exact } else { MatchRank::Prefix });
+        }
+        if is_qualified(typed, fields) {
+            spans.push(0..name.len());
+            return Some(MatchRank::Exact);
+        }
+        let all = || words.iter().map(|word| &typed[word.clone()]);
+        let in_name = |word: &str| beginning(name, word);
+        if !words.is_empty() && all().all(|word| in_name(word).is_some()) {
+            spans.extend(all().filter_map(|word| in_name(word).map(|at| at..at + word.len())));
+            spans.sort_by_key(|span| span.start);
+            spans.dedup_by(|next, span| next.start < span.end);
+            return Some(MatchRank::Words);
+        }
+        if let Some(at) = at {
+            spans.push(at..at + typed.len());
+            return Some(MatchRank::Inside);
+        }
+        if words.len() == 1 && (2..=MAX_INITIALS_BYTES).contains(&typed.len()) {
+            initial.clear();
+            initial.extend(pieces(name));
+            if initials(typed, name, initial, spans) {
+                return Some(MatchRank::Initials);
+            }
+        }
+        let in_context = |word: &str| beginning(fields.context, word).is_some();
+        if !words.is_empty() && all().all(|word| in_name(word).is_some() || in_context(word)) {
+            let found = all().find_map(|word| in_name(word).map(|at| at..at + word.len()));
+            spans.extend(found);
+            return Some(MatchRank::Context);
+        }
+        beginning(fields.text, typed).map(|_| MatchRank::Text)
+    }
+
+    /// Whether all that matches another typed text, which begins with this one, matches this too:
+    /// each word of this one begins one of the other, or is one.
+    fn is_wider_than(&self, other: &Self) -> bool {
+        !self.words.is_empty() && other.typed.starts_with(&self.typed)
+    }
+}
+
+/// The last search of a list: one that goes on typing is looked for in what was found before alone.
+#[derive(Debug, Default)]
+pub struct TypedSearch {
+    wanted: TypedText,
+    /// What was found, in the order of the list.
+    found: Vec<usize>,
+}
+
+impl TypedSearch {
+    /// The list is another one.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Indices of the `items` that match `typed`, best first; all of them in order if it is empty.
+    /// The items are those of the last search, unless it was [`TypedSearch::reset`] since.
+    pub fn rank<'a, T>(
+        &mut self,
+        typed: &str,
+        items: &'a [T],
+        fields: impl Fn(&'a T) -> SearchFields<'a>,
+    ) -> Vec<usize> {
+        let wanted = TypedText::new(typed);
+        let within = self.wanted.is_wider_than(&wanted);
+        let before = std::mem::take(&mut self.found);
+        self.wanted = wanted;
+        if self.wanted.typed.is_empty() {
+            return (0..items.len()).collect();
+        }
+        let mut ranked: Vec<(MatchRank, usize, usize)> = Vec::new();
+        let mut look = |n: usize| {
+            let Some(item) = items.get(n) else { return };
+            let fields = fields(item);
+            let Some(fit) = self.wanted.fit(&fields) else { return };
+            // Ranked alike: matches at the start first, then shorter names, then the given order.
+            let first = self.wanted.spans.first().is_some_and(|span| span.start > 0);
+            let length = if fit < MatchRank::Context { fields.name.len() } else { 0 };
+            ranked.push((fit, usize::from(first) << 20 | length.min(1 << 19), n));
+        };
+        if within {
+            before.into_iter().for_each(&mut look);
+        } else {
+            (0..items.len()).for_each(&mut look);
+        }
+        self.found = ranked.iter().map(|(.., n)| *n).collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(.., n)| n).collect()
+    }
+}
+
 /// Indices of the `items` that match `typed`, best first; all of them in order if it is empty.
 pub fn rank<'a, T>(
     typed: &str,
     items: &'a [T],
     fields: impl Fn(&'a T) -> SearchFields<'a>,
 ) -> Vec<usize> {
-    let typed = typed.trim().to_ascii_lowercase();
-    if typed.is_empty() {
-        return (0..items.len()).collect();
-    }
-    let mut found: Vec<(MatchRank, usize, usize)> = items
-        .iter()
-        .enumerate()
-        .filter_map(|(n, item)| {
-            let fields = fields(item);
-            let (fit, spans) = fit(&typed, &fields)?;
-            // Ranked alike: matches at the start first, then shorter names, then the given order.
-            let first = spans.first().is_some_and(|span| span.start > 0);
-            let length = if fit < MatchRank::Context { fields.name.len() } else { 0 };
-            Some((fit, usize::from(first) << 20 | length.min(1 << 19), n))
-        })
-        .collect();
-    found.sort();
-    found.into_iter().map(|(.., n)| n).collect()
+    TypedSearch::default().rank(typed, items, fields)
 }
 
 /// Whether an item matches `typed`.
 pub fn fits(typed: &str, fields: &SearchFields<'_>) -> bool {
-    let typed = typed.trim().to_ascii_lowercase();
-    typed.is_empty() || fit(&typed, fields).is_some()
+    let mut wanted = TypedText::new(typed);
+    wanted.typed.is_empty() || wanted.fit(fields).is_some()
 }
 
 /// The byte ranges of a name that match `typed`, in order.
 pub fn spans(typed: &str, name: &str) -> Vec<Range<usize>> {
-    let typed = typed.trim().to_ascii_lowercase();
-    if typed.is_empty() {
+    let mut wanted = TypedText::new(typed);
+    if wanted.typed.is_empty() || wanted.fit(&name.into()).is_none() {
         return Vec::new();
     }
-    fit(&typed, &name.into()).map(|(_, spans)| spans).unwrap_or_default()
+    wanted.spans
 }
 
-fn fit(typed: &str, fields: &SearchFields<'_>) -> Option<(MatchRank, Vec<Range<usize>>)> {
-    let name = fields.name;
-    let at = stretch(name, typed);
-    if at == Some(0) {
-        let fit = if name.len() == typed.len() { MatchRank::Exact } else { MatchRank::Prefix };
-        return Some((fit, one(0..typed.len())));
-    }
-    // `server.name` also counts as the name.
-    let qualified = typed.strip_prefix(&fields.context.to_ascii_lowercase());
-    if qualified
-        .and_then(|rest| rest.strip_prefix('.'))
-        .is_some_and(|rest| !fields.context.is_empty() && name.eq_ignore_ascii_case(rest))
-    {
-        return Some((MatchRank::Exact, one(0..name.len())));
-    }
-    let wanted: Vec<&str> = pieces(typed).map(|word| &typed[word]).collect();
-    let words: Vec<Range<usize>> = pieces(name).collect();
-    let in_name = |wanted: &&str| {
-        words.iter().find(|word| begins(&name[word.start..], wanted)).map(|w| w.start)
-    };
-    if !wanted.is_empty() {
-        let starts: Option<Vec<Range<usize>>> =
-            wanted.iter().map(|word| in_name(word).map(|at| at..at + word.len())).collect();
-        if let Some(mut spans) = starts {
-            spans.sort_by_key(|span| span.start);
-            spans.dedup_by(|next, span| next.start < span.end);
-            return Some((MatchRank::Words, spans));
-        }
-    }
-    if let Some(at) = at {
-        return Some((MatchRank::Inside, one(at..at + typed.len())));
-    }
-    if wanted.len() == 1 && (2..=MAX_INITIALS_BYTES).contains(&typed.len()) {
-        let mut spans = Vec::new();
-        if initials(typed, name, &words, &mut spans) {
-            return Some((MatchRank::Initials, spans));
-        }
-    }
-    let has = |text: &str, word: &str| pieces(text).any(|p| begins(&text[p.start..], word));
-    if !wanted.is_empty()
-        && wanted.iter().all(|word| in_name(word).is_some() || has(fields.context, word))
-    {
-        let spans = wanted.iter().filter_map(|word| in_name(word).map(|at| at..at + word.len()));
-        return Some((MatchRank::Context, spans.take(1).collect()));
-    }
-    starts(fields.text)
-        .any(|at| begins(&fields.text[at..], typed))
-        .then(|| (MatchRank::Text, Vec::new()))
+/// Whether `typed` is the name with a word of the context before it: `server.name`.
+fn is_qualified(typed: &str, fields: &SearchFields<'_>) -> bool {
+    let (name, context) = (fields.name.as_bytes(), fields.context.as_bytes());
+    let typed = typed.as_bytes();
+    let Some(before) = typed.len().checked_sub(name.len()) else { return false };
+    let Some(server) = typed[..before].strip_suffix(b".") else { return false };
+    let Some(at) = context.len().checked_sub(server.len()) else { return false };
+    !server.is_empty()
+        && typed[before..].eq_ignore_ascii_case(name)
+        && context[at..].eq_ignore_ascii_case(server)
+        && at.checked_sub(1).is_none_or(|at| context[at] == b' ')
 }
 
 /// Whether a text begins with `typed`, which is in lower case, ignoring ASCII case.
@@ -136,13 +202,17 @@ fn begins(text: &str, typed: &str) -> bool {
         .is_some_and(|head| head.eq_ignore_ascii_case(typed.as_bytes()))
 }
 
-fn one(span: Range<usize>) -> Vec<Range<usize>> {
-    std::iter::once(span).collect()
-}
-
 /// Byte offset of `typed` in `name`, preferably at the beginning of a word.
 fn stretch(name: &str, typed: &str) -> Option<usize> {
-    starts(name).find(|at| begins(&name[*at..], typed)).or_else(|| find(name, typed))
+    let anywhere = find(name, typed)?;
+    beginning(name, typed).or(Some(anywhere))
+}
+
+/// Byte offset of the first word of a text that `typed` begins at.
+fn beginning(text: &str, typed: &str) -> Option<usize> {
+    // Most texts do not have it at all.
+    find(text, typed)?;
+    starts(text).find(|at| begins(&text[*at..], typed))
 }
 
 /// Whether `typed` consists of prefixes of words of the name, in order.
@@ -229,18 +299,69 @@ mod tests {
         assert_eq!(rank("says again"), [0; 0]);
         assert_eq!(rank("everything echo"), [0]);
         assert_eq!(rank("git.git_log"), [1]);
+        let named =
+            [("log_all", "Logs git", ""), ("log", "Logs git", ""), ("log", "Logs ungit", "")];
+        let found = |typed: &str| {
+            super::rank(typed, &named, |(name, context, text)| SearchFields { name, context, text })
+        };
+        assert_eq!(found("git.log"), [1, 0], "the server is the last word of the context");
         assert_eq!(rank("hows"), [0; 0], "a stretch begins with a word");
     }
 
     #[test]
     fn what_was_found_is_marked_where_it_was_found() {
-        assert_eq!(spans("log", "git_log"), one(4..7));
+        assert_eq!(spans("log", "git_log"), [4..7]);
         assert_eq!(spans("text read", "read_text_file"), [0..4, 5..9]);
         assert_eq!(spans("rtf", "read_text_file"), [0..1, 5..6, 10..11]);
         assert!(spans("zz", "read_text_file").is_empty());
     }
 
+    #[test]
+    fn one_that_goes_on_typing_is_looked_for_in_what_was_found_before_alone() {
+        let names: Vec<String> = (0..5_000).map(|n| format!("tool_{n:04}")).collect();
+        let looked = std::cell::Cell::new(0);
+        let mut search = TypedSearch::default();
+        let mut found = |typed: &str| {
+            looked.set(0);
+            let ranked = search.rank(typed, &names, |name| {
+                looked.set(looked.get() + 1);
+                name.as_str().into()
+            });
+            (ranked.len(), looked.get())
+        };
+        let (zero, all) = found("0");
+        assert_eq!(all, names.len());
+        let (one, looked_at) = found("01");
+        assert!(one < zero && looked_at == zero, "{one} of {looked_at}");
+        assert_eq!(found("015").1, one);
+        // What was deleted may be anywhere again.
+        assert_eq!(found("01"), (one, names.len()));
+        search.reset();
+        assert_eq!(
+            search.rank("015", &names[..200], |name| name.as_str().into()),
+            (150..160).chain([15_usize]).collect::<Vec<_>>()
+        );
+    }
+
     proptest! {
+        #[test]
+        fn typing_on_finds_what_typing_at_once_finds(
+            names in proptest::collection::vec(("[a-cA-C_.é]{0,8}", "[a-cA ]{0,6}", "[a-c. ]{0,12}"), 0..12),
+            typed in "[a-cA-C_. é-]{0,7}",
+        ) {
+            let mut search = TypedSearch::default();
+            for end in (0..=typed.len()).filter(|end| typed.is_char_boundary(*end)) {
+                let typed = &typed[..end];
+                let on = search.rank(typed, &names, |(name, context, text)| {
+                    SearchFields { name, context, text }
+                });
+                let at_once = rank(typed, &names, |(name, context, text)| {
+                    SearchFields { name, context, text }
+                });
+                prop_assert_eq!(on, at_once);
+            }
+        }
+
         #[test]
         fn marks_are_parts_of_the_name_in_order(typed in "[a-cé_ ]{0,6}", name in "[a-cA-Cé_日 ]{0,12}") {
             let mut end = 0;

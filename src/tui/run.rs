@@ -37,6 +37,9 @@ use terminal::theme::ColorDepth;
 /// Exit code when a signal or a lost terminal ended the run, as for the verbs.
 const INTERRUPTED_EXIT_CODE: u8 = 130;
 
+/// Most messages that are handled between two frames.
+const MAX_STEP_MESSAGES: usize = 256;
+
 /// Changes the level of the program's own log.
 pub type HostLogLevel = Arc<dyn Fn(LogLevel) + Send + Sync>;
 
@@ -231,7 +234,7 @@ impl Dashboard {
             recorder: None,
             chat: None,
         };
-        deck.pacer.drawn(Instant::now());
+        deck.pacer.drawn(Redraw::Soon, Instant::now());
         tokio::spawn(follow_user_files(places, deck.messages.clone()));
         if let Some(problem) = saved_problem {
             deck.failed(ErrorCode::Configuration, problem).await?;
@@ -305,12 +308,18 @@ impl Dashboard {
             LoopEvent::Message(Some(message)) => self.update(message).await?,
             LoopEvent::Message(None) | LoopEvent::Time => {}
         }
-        while let Ok(input) = inputs.try_recv() {
-            self.input(Some(input)).await?;
-        }
-        for _ in 0..256 {
+        for _ in 0..MAX_STEP_MESSAGES {
+            // A key that arrives among thousands of messages is answered before the rest of them.
+            let mut has_input = false;
+            while let Ok(input) = inputs.try_recv() {
+                self.input(Some(input)).await?;
+                has_input = true;
+            }
             let Ok(message) = incoming.try_recv() else { break };
             self.update(message).await?;
+            if has_input {
+                break;
+            }
         }
         if self.leaving == Some(LeavingStage::Now) {
             let code = if self.interrupted { INTERRUPTED_EXIT_CODE } else { 0 };
@@ -547,14 +556,14 @@ impl Dashboard {
     }
 
     fn draw_when_due(&mut self) -> io::Result<()> {
-        let now = Instant::now();
-        if self.pacer.due(self.app.redraw(), now).is_none_or(|due| due > now) {
+        let (now, wanted) = (Instant::now(), self.app.redraw());
+        if self.pacer.due(wanted, now).is_none_or(|due| due > now) {
             return Ok(());
         }
-        debug_assert!(self.app.redraw() > Redraw::None);
+        debug_assert!(wanted > Redraw::None);
         self.app.prepare();
         draw(&mut self.session, &self.app)?;
-        self.pacer.drawn(now);
+        self.pacer.drawn(wanted, now);
         Ok(())
     }
 

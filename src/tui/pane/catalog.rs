@@ -1,8 +1,10 @@
 //! Common parts of tools, resources and prompts: entries of many servers in one list, with filter,
 //! recent changes, and the reason when an entry cannot be used.
 
+use std::collections::HashMap;
+
 use crate::effect::{Effect, Order, ServerCommand};
-use crate::find::{self, SearchFields};
+use crate::find::{self, SearchFields, TypedSearch};
 use crate::glyph::reason_beside;
 use crate::intent::Intent;
 use crate::keymap::KeyScope;
@@ -108,13 +110,17 @@ pub struct CatalogKind {
     pub detail: fn(&CatalogEntry, &ServerView, &Model, &mut Doc),
 }
 
+/// What the entries of a server were built from: its name, its lists, its state, their changes.
+type BuiltFrom = (ServerName, usize, ServerState, usize);
+
 /// A pane over entries of servers; tools, resources and prompts differ only in [`CatalogKind`].
 pub struct CatalogPane {
     kind: &'static CatalogKind,
     browser: Browser<Arc<CatalogEntry>>,
     all: Vec<Arc<CatalogEntry>>,
-    built_from: Vec<(ServerName, usize, ServerState, usize)>,
+    built_from: Vec<BuiltFrom>,
     built_filter: String,
+    search: TypedSearch,
     sort: Sort,
     wanted: Option<(ServerName, Arc<str>)>,
 }
@@ -282,6 +288,7 @@ impl CatalogPane {
             all: Vec::new(),
             built_from: Vec::new(),
             built_filter: String::new(),
+            search: TypedSearch::default(),
             sort: Sort::default(),
             wanted: None,
         }
@@ -290,6 +297,22 @@ impl CatalogPane {
     /// The selected entry's name on the wire.
     pub fn wire_name(&self) -> Option<String> {
         self.browser.selected().map(|entry| entry.wire.to_string())
+    }
+
+    /// Builds the entries of the servers that differ; the others keep theirs.
+    fn rebuild(&mut self, model: &Model, from: Vec<BuiltFrom>) {
+        // The entries of one server follow each other.
+        let chunks = self.all.chunk_by(|one, other| one.server == other.server);
+        let before: HashMap<_, _> = chunks.map(|own| (own[0].server.clone(), own)).collect();
+        let is_same = |now: &BuiltFrom| self.built_from.contains(now);
+        let mut all = Vec::with_capacity(self.all.len());
+        for (server, now) in model.servers().zip(&from) {
+            match before.get(&server.name).filter(|_| is_same(now)) {
+                Some(own) => all.extend_from_slice(own),
+                None => all.extend((self.kind.build)(server).into_iter().map(Arc::new)),
+            }
+        }
+        (self.all, self.built_from) = (all, from);
     }
 
     /// The changed entry whose diff has the focus.
@@ -360,7 +383,7 @@ impl Pane for CatalogPane {
     }
 
     fn sync(&mut self, ui: Ui<'_>) {
-        let CatalogKind { build, detail, .. } = self.kind;
+        let CatalogKind { detail, .. } = self.kind;
         let from: Vec<_> = ui
             .model
             .servers()
@@ -374,18 +397,18 @@ impl Pane for CatalogPane {
             self.browser.filter.set("");
         }
         if rebuilt {
-            self.built_from = from;
-            self.all = ui.model.servers().flat_map(|server| build(server)).map(Arc::new).collect();
+            self.rebuild(ui.model, from);
+            self.search.reset();
+            // What a filter leaves does not move the columns.
+            self.browser.wants = wanted(&self.all);
         }
         let narrowed = self.built_filter != self.browser.filter.text();
         let sorted = std::mem::take(&mut self.sort.changed);
         if rebuilt || narrowed || sorted {
             self.built_filter = self.browser.filter.text().to_owned();
-            let found = find::rank(&self.built_filter, &self.all, |entry| entry.fields());
+            let found = self.search.rank(&self.built_filter, &self.all, |entry| entry.fields());
             let mut rows: Vec<_> = found.into_iter().map(|n| Arc::clone(&self.all[n])).collect();
             self.sort.apply(&mut rows);
-            // What a filter leaves does not move the columns.
-            self.browser.wants = wanted(&self.all);
             self.browser.rows = rows;
         }
         let rows = &self.browser.rows;

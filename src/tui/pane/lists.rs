@@ -62,19 +62,19 @@ fn description(text: Option<&SafeText>, doc: &mut Doc) {
 }
 
 fn tools(server: &ServerView) -> Vec<CatalogEntry> {
-    let entry = |tool: &Tool| CatalogEntry {
+    let entry = |tool: &Tool, tokens: usize| CatalogEntry {
         note: Ink::line(&signature(&SchemaDocument::written(
             &tool.input_schema,
             &tool.raw.numbers.below("/inputSchema"),
         ))),
         marks: marks(tool),
-        number: ink!("{}", tokens(&tool.raw)),
-        size: tokens(&tool.raw) as u64,
+        number: ink!("{}", tokens),
+        size: tokens as u64,
         names: format!("{} {}", tool.title.as_deref().unwrap_or_default(), server.name),
         description: tool.description.clone(),
         ..CatalogEntry::new(server, ListKind::Tools, &tool.name, &tool.label, &tool.raw)
     };
-    server.capabilities.tools.iter().map(|tool| entry(tool)).collect()
+    server.capabilities.tools.iter().map(|tool| entry(tool, tokens(&tool.raw))).collect()
 }
 
 fn marks(tool: &Tool) -> Ink {
