@@ -26,7 +26,7 @@ use base::{LogRecord, ServerName, Timestamp};
 pub use export::{ExportFormat, RecordingPart, export_recording};
 use host::Record;
 pub use operations::{RecordedOperation, RecordedOperations, RecordedOutcome, says_error};
-pub use play::{PlayedPart, Player, Scan, refuses_discovery};
+pub use play::{PlayedPart, Player, Scan, has_failed};
 use protocol::TrafficRecord;
 pub use write::{Recorder, Scrubbed, Scrubber};
 

@@ -156,6 +156,8 @@ impl RecordedServer {
                         serde_json::from_str(&frame.body).unwrap_or_default()
                     };
                     let to = match (frame.direction, frame.kind) {
+                        // It stands for an answer that never came.
+                        (_, MessageKind::Error) if frame.body.is_empty() => continue,
                         (Direction::Out, MessageKind::Request) => {
                             let at = exchanges.len();
                             open.push(at);

@@ -147,11 +147,12 @@ impl Tap {
         table.modern = modern;
     }
 
-    /// Abandons a request whose answer is no longer wanted. Returns true when it was open: then the
-    /// server should be notified.
-    pub fn abandon(&self, id: i64, why: &'static str) -> bool {
+    /// Abandons a request whose answer is no longer wanted, or cannot come any more for a reason.
+    /// Returns true when it was open: then the server should be notified.
+    pub fn abandon(&self, id: i64, why: &'static str, reason: &str) -> bool {
         let mut table = self.table.lock();
         let Some(entry) = table.take(id) else { return false };
+        self.gets_none(&entry, id, reason);
         table.remember(id, entry, why);
         true
     }

@@ -69,8 +69,20 @@ pub struct TrafficRecord {
 }
 
 impl TrafficRecord {
+    /// How the problem begins of what stands for the answer to a request that gets none.
+    pub const NO_ANSWER: &str = "no answer: ";
+    /// Why a question of the handshake gets no answer when none is wanted any more.
+    pub const OVERTAKEN: &str = "another question was answered first";
+
     /// Most bytes of a body that are kept.
     pub const MAX_BODY_BYTES: usize = 64 << 10;
+
+    /// Why a request gets no answer, if this stands for one: nothing passed, and its kind is
+    /// [`MessageKind::Error`].
+    pub fn unanswered(&self) -> Option<&str> {
+        let is_absent = self.kind == MessageKind::Error && self.bytes == 0;
+        self.problem.as_ref().filter(|_| is_absent)?.strip_prefix(Self::NO_ANSWER)
+    }
 }
 
 impl Weighed for TrafficRecord {

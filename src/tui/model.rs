@@ -193,14 +193,6 @@ impl Model {
                 self.scope = None;
             }
         }
-        // A recording comes with complete operations.
-        let servers = view.servers.iter().filter(|_| self.playback.is_none());
-        for (name, server) in servers {
-            let before = self.view.servers.get(name);
-            if server.exit.is_some() && before.is_some_and(|before| before.exit != server.exit) {
-                Arc::make_mut(&mut self.operations).lost(name, view.at);
-            }
-        }
         self.view = view;
     }
 

@@ -65,6 +65,8 @@ pub struct RecordedOperation {
     pub ended: Option<Timestamp>,
     /// How it ended.
     pub outcome: RecordedOutcome,
+    /// Why there is no answer.
+    pub loss: Option<SafeText>,
     /// The operation during which it was requested.
     pub parent: Option<u64>,
     /// Nesting depth below other operations.
@@ -83,10 +85,29 @@ pub(super) const DISCOVER_METHOD: &str = "server/discover";
 impl RecordedOperation {
     /// Whether something went wrong. A server of an earlier protocol version answers the first
     /// question with an error, and the session goes on with `initialize`.
+    /// A subscription, which lasts until one side ends it, has no answer.
     pub fn has_failed(&self) -> bool {
-        let is_refused =
-            self.outcome == RecordedOutcome::Error && self.method.as_str() == DISCOVER_METHOD;
-        self.outcome.is_bad() && !is_refused
+        let is_ordinary = match self.outcome {
+            RecordedOutcome::Error => self.method.as_str() == DISCOVER_METHOD,
+            RecordedOutcome::Lost => {
+                self.lasts() || self.loss.as_deref() == Some(TrafficRecord::OVERTAKEN)
+            }
+            RecordedOutcome::Open | RecordedOutcome::Ok | RecordedOutcome::ToolError => false,
+        };
+        self.outcome.is_bad() && !is_ordinary
+    }
+
+    /// Whether it lasts as long as its server.
+    pub fn lasts(&self) -> bool {
+        is_lasting(&self.method)
+    }
+
+    /// `ok`, `no answer: the server went away`
+    pub fn ending(&self) -> String {
+        match &self.loss {
+            Some(loss) => format!("{}: {loss}", self.outcome.as_str()),
+            None => self.outcome.as_str().to_owned(),
+        }
     }
 
     /// `tools/call echo`
@@ -101,6 +122,11 @@ impl RecordedOperation {
     pub fn took(&self, now: Timestamp) -> Duration {
         self.ended.unwrap_or(now).since(self.asked)
     }
+}
+
+/// Whether a request with this method is answered only when what it asks for ends.
+pub(super) fn is_lasting(method: &str) -> bool {
+    method.starts_with("subscriptions/")
 }
 
 /// The effect of a message on the operations.
@@ -234,12 +260,15 @@ impl RecordedOperations {
             MessageKind::Request => self.request(record),
             MessageKind::Response | MessageKind::Error => {
                 let Some(number) = self.take_open(record) else { return OperationStep::Other };
-                let is_error = record.kind == MessageKind::Error;
-                let outcome = match is_error {
-                    true => RecordedOutcome::Error,
-                    false if says_error(&record.body) => RecordedOutcome::ToolError,
-                    false => RecordedOutcome::Ok,
+                let outcome = match record.kind {
+                    _ if record.unanswered().is_some() => RecordedOutcome::Lost,
+                    MessageKind::Error => RecordedOutcome::Error,
+                    _ if says_error(&record.body) => RecordedOutcome::ToolError,
+                    _ => RecordedOutcome::Ok,
                 };
+                if let Some(reason) = record.unanswered() {
+                    self.lose(number, SafeText::line(reason));
+                }
                 self.end_of(number, record.at, outcome);
                 OperationStep::Ended(number)
             }
@@ -262,7 +291,16 @@ impl RecordedOperations {
         let lost: Vec<u64> =
             self.open.extract_if(|(of, ..), _| of == server).map(|(_, number)| number).collect();
         for number in lost {
+            self.lose(number, SafeText::line("the server went away"));
             self.end_of(number, at, RecordedOutcome::Lost);
+        }
+    }
+
+    /// An operation gets no answer, for this reason.
+    fn lose(&mut self, number: u64, reason: SafeText) {
+        let reason = self.shared(reason);
+        if let Some(operation) = self.get_mut(number) {
+            operation.loss = Some(reason);
         }
     }
 
@@ -287,6 +325,7 @@ impl RecordedOperations {
             progress: None,
             ended: None,
             outcome: RecordedOutcome::Open,
+            loss: None,
             parent: parent.filter(|_| depth <= Self::MAX_OPERATION_DEPTH),
             depth: depth.min(Self::MAX_OPERATION_DEPTH),
             is_round: of_call.is_some() && record.direction == Direction::Out,
@@ -367,6 +406,7 @@ impl RecordedOperations {
                     id => SafeText::line(&id.to_string()),
                 };
                 if let Some(number) = self.open.remove(&(record.server.clone(), direction, id)) {
+                    self.lose(number, SafeText::line("cancelled"));
                     self.end_of(number, record.at, RecordedOutcome::Lost);
                     return OperationStep::Ended(number);
                 }
@@ -500,6 +540,30 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_for_an_answer_ends_its_request_and_the_end_of_a_subscription_is_no_failure() {
+        use Direction::{In, Out};
+        use MessageKind::{Error, Request};
+        let mut all = RecordedOperations::new(10);
+        let (late, first) = ("timed out", TrafficRecord::OVERTAKEN);
+        for (id, method, why) in [
+            (1, "tools/call", late),
+            (2, "subscriptions/listen", late),
+            (3, "server/discover", first),
+            (4, "server/discover", late),
+        ] {
+            all.frame(&frame(id, Out, Request, &format!("{id} {method} -")));
+            let text = format!("{id} {method} -");
+            let problem = Some(SafeText::line(&format!("no answer: {why}")));
+            let none = TrafficRecord { problem, ..frame(id + 10, In, Error, &text) };
+            assert_eq!(all.frame(&none), OperationStep::Ended(id - 1));
+            let failed = id == 1 || id == 4;
+            assert_eq!(crate::has_failed(&none), failed, "{method}");
+            let ended = all.get(id - 1).unwrap();
+            assert_eq!((ended.ending(), ended.has_failed()), (format!("no answer: {why}"), failed));
+        }
+    }
+
+    #[test]
     fn what_is_open_when_a_server_goes_is_lost_and_old_ones_give_way() {
         use Direction::{In, Out};
         use MessageKind::{Request, Response};
@@ -511,7 +575,9 @@ mod tests {
         let fact = Fact::Crashed { reason: SafeText::line("gone") };
         all.fact(&Record { seq: 1, at: Timestamp(9), server: Some(server), fact });
         assert_eq!((all.first(), all.end()), (1, 3));
-        assert_eq!(all.get(2).map(|of| of.outcome), Some(RecordedOutcome::Lost));
+        let lost = all.get(2).unwrap();
+        assert_eq!(lost.outcome, RecordedOutcome::Lost);
+        assert_eq!(lost.ending(), "no answer: the server went away");
         assert_eq!(all.frame(&frame(10, In, Response, "3 - -")), OperationStep::Other);
     }
 }

@@ -15,13 +15,15 @@ use super::delivery::{deliver, flush};
 use super::list::fetch;
 use super::mirrored::Mirrored;
 use super::{Request, SessionHandle};
+use crate::transport::pipe::CLOSED;
 use crate::transport::{Outgoing, Transport};
 use base::LogLevel;
 use base::text::json::NO_NUMBERS;
 use config::error::{Error, ErrorCode};
 use protocol::{
     CLIENT_NAME, Era, FetchedList, HOPS_KEY, ListKind, MODERN_VERSION, Payload, PendingRequest,
-    RpcCode, RpcRequest, SendError, SessionEvent, SessionView, Tap, level_name, request_meta,
+    RpcCode, RpcRequest, SendError, SessionEvent, SessionView, Tap, TrafficRecord, level_name,
+    request_meta,
 };
 
 /// The session as held by its owner: once it is dropped, the session ends with the last request in
@@ -92,7 +94,32 @@ struct Abandon<'a> {
     request: &'a PendingRequest,
     id: i64,
     why: &'static str,
+    /// What ended the wait, unless the request was simply dropped.
+    error: Option<Error>,
     armed: bool,
+}
+
+impl Abandon<'_> {
+    /// Why the request gets no answer.
+    fn reason(&self, shaking: bool) -> String {
+        let gone = |why: &str| {
+            let why = why.strip_prefix(CLOSED).unwrap_or(why).trim_start_matches(": ");
+            match why {
+                "" | "the session ended" => "the server went away".to_owned(),
+                why => format!("the server went away: {why}"),
+            }
+        };
+        let closing = || self.core.closing.get().map(|error| error.message.as_str());
+        match self.error.as_ref().map(|error| error.code) {
+            Some(ErrorCode::Timeout) => "timed out".to_owned(),
+            Some(ErrorCode::Cancelled) if closing().is_none() => "cancelled".to_owned(),
+            _ if closing().is_some() || self.core.tap.over.is_cancelled() => {
+                gone(closing().unwrap_or_else(|| self.core.tap.ending()))
+            }
+            None if shaking => TrafficRecord::OVERTAKEN.to_owned(),
+            _ => self.error.as_ref().map_or("given up", |error| error.message.as_str()).to_owned(),
+        }
+    }
 }
 
 impl Drop for Abandon<'_> {
@@ -104,8 +131,11 @@ impl Drop for Abandon<'_> {
         let shaking = self.core.view.get().is_none();
         self.request.give_up();
         let why = if shaking { Tap::OVERTAKEN } else { self.why };
-        let needs_no_notice = self.core.era() == Era::Modern && transport.is_http() || shaking;
-        if tap.abandon(self.id, why) && !needs_no_notice {
+        // What is over hears nothing any more.
+        let needs_no_notice = self.core.era() == Era::Modern && transport.is_http()
+            || shaking
+            || tap.over.is_cancelled() && !tap.is_closed();
+        if tap.abandon(self.id, why, &self.reason(shaking)) && !needs_no_notice {
             let reason = format!("the request {why}");
             let params = json!({"requestId": self.id, "reason": reason});
             tap.notify("notifications/cancelled", params);
@@ -189,7 +219,7 @@ impl Core {
         }
         let (id, answer) = self.tap.admit(rpc, request);
         let why = "was given up";
-        let mut abandon = Abandon { core: self, request, id, why, armed: true };
+        let mut abandon = Abandon { core: self, request, id, why, error: None, armed: true };
         let numbers = request.numbers.get().map_or(&NO_NUMBERS, |numbers| &**numbers);
         let of_meta = request.meta.get().map_or(&NO_NUMBERS, |meta| &*meta.numbers);
         let body = rpc.body(id, meta, [numbers, of_meta]).map_err(|error| {
@@ -210,6 +240,7 @@ impl Core {
                     ErrorCode::Cancelled => "was cancelled",
                     _ => why,
                 };
+                abandon.error = Some(error.clone());
                 Err(error)
             }
         }

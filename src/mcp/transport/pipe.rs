@@ -278,6 +278,9 @@ struct PipeInput {
     last: usize,
 }
 
+/// Why a session over a pipe ends when nothing more can come.
+pub const CLOSED: &str = "the server closed its output";
+
 impl PipeInput {
     /// Lines processed before other tasks get a turn.
     const MAX_TURN_LINES: usize = 64;
@@ -286,7 +289,6 @@ impl PipeInput {
     const MAX_LAST_BYTES: usize = 1 << 20;
 
     async fn run(mut self) {
-        const CLOSED: &str = "the server closed its output";
         loop {
             let mut in_a_row = 0;
             while let Some(line) = self.lines.next_line() {

@@ -148,7 +148,7 @@ impl Tap {
     /// Fails a request that still waits although the place for its answer held none (HTTP).
     pub fn unanswered(&self, id: i64, reason: &str) {
         let Some(entry) = self.table.lock().take(id) else { return };
-        self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
+        self.turned_away(&entry, id, reason);
         if !entry.is_probe() {
             self.find_in(&entry, FindingKind::Malformed, reason, b"");
         }
@@ -189,7 +189,7 @@ impl Tap {
     /// Drops a request that could not be sent, so that no answer is expected.
     pub fn unsent(&self, id: i64, reason: &str) {
         let Some(entry) = self.table.lock().take(id) else { return };
-        self.recorded(&entry, id, MessageKind::Error, b"", Some(reason));
+        self.turned_away(&entry, id, reason);
     }
 
     /// Like [`Tap::unsent`], where answers arrive on another path than the refusal (HTTP+SSE):
@@ -197,7 +197,7 @@ impl Tap {
     pub fn undelivered(&self, id: i64, failure: &SendError) {
         let Some(entry) = self.table.lock().take(id) else { return };
         let reason = format!("not delivered: {failure}");
-        self.recorded(&entry, id, MessageKind::Error, b"", Some(&reason));
+        self.gets_none(&entry, id, &reason);
         let mut error = Error::new(ErrorCode::ServerUnavailable, reason);
         error.answered = !matches!(failure, SendError::Broken(_));
         error.causes = failure.causes().map(str::to_owned);
@@ -248,6 +248,21 @@ impl Tap {
             problem: problem.map(|problem| self.context.remark(problem)),
             ..self.context.came(kind, raw)
         });
+    }
+
+    /// Records that a request gets no answer, where its answer would stand.
+    pub(super) fn gets_none(&self, entry: &RoundTrip, id: i64, reason: &str) {
+        let problem = format!("{}{reason}", TrafficRecord::NO_ANSWER);
+        self.recorded(entry, id, MessageKind::Error, b"", Some(&problem));
+    }
+
+    /// Records that a request was not taken. A server of an earlier version takes no first question,
+    /// and the session goes on: that stands for an answer.
+    fn turned_away(&self, entry: &RoundTrip, id: i64, reason: &str) {
+        if entry.is_probe() {
+            return self.recorded(entry, id, MessageKind::Error, b"", Some(reason));
+        }
+        self.gets_none(entry, id, reason);
     }
 
     /// Registers a call that is going to run as a task.

@@ -21,7 +21,7 @@ use crate::notice::{Notice, NoticeKind, RequestKind};
 use crate::payload::{self, Payload};
 use crate::pending::{Claim, PendingRequest};
 use crate::rpc_code::RpcCode;
-use crate::traffic::{Finding, FindingKind, MessageKind, TrafficRecord};
+use crate::traffic::{Direction, Finding, FindingKind, MessageKind, TrafficRecord};
 use base::text::cut;
 use base::text::json::within_range;
 use base::{LogLevel, LogRecord, LogSource, SafeText};
@@ -587,6 +587,15 @@ impl Tap {
             }
             if let Some(open) = table.open.remove(&id) {
                 open.withdrawn.cancel();
+                let problem = format!("{}{why}", TrafficRecord::NO_ANSWER);
+                self.context.keep(TrafficRecord {
+                    method: Some(open.method),
+                    id: Some(id_text(&id)),
+                    call: open.call,
+                    latency: Some(self.context.clock.elapsed(open.arrived)),
+                    problem: Some(self.context.remark(&problem)),
+                    ..self.context.passed(Direction::Out, MessageKind::Error, b"")
+                });
             }
             return;
         }

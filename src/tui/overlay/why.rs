@@ -349,15 +349,23 @@ fn around(model: &Model, server: &ServerName, at: Timestamp, doc: &mut Doc) {
     let messages = model.traffic.from(model.traffic.end().saturating_sub(MAX_SEARCHED_ROWS));
     let messages = messages.filter(|(_, message)| message.server == *server);
     let messages = messages.map(|(_, message)| {
-        let what = message.method.as_ref().or(message.problem.as_ref());
         let kind: &'static str = match message.kind {
             MessageKind::Request => "request",
             MessageKind::Notification => "notification",
             MessageKind::Response => "answer",
+            MessageKind::Error if message.unanswered().is_some() => "no answer",
             MessageKind::Error => "error",
             MessageKind::Junk => "not a message",
         };
-        (message.at, what.map_or_else(|| ink!("{}", kind), Ink::from))
+        let mut text = ink!("{:<13}", kind);
+        for part in [&message.method, &message.target].into_iter().flatten() {
+            text.push(" ").push(part);
+        }
+        if let Some(problem) = &message.problem {
+            let reason = message.unanswered().map_or_else(|| Ink::from(problem), Ink::line);
+            text.push(ink!("  {}", reason));
+        }
+        (message.at, text)
     });
     for (heading, rows) in [
         ("lines around it", nearest(lines.collect(), at)),

@@ -10,7 +10,7 @@ use crate::pick::{Pick, SharedMessage};
 use crate::prelude::*;
 use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, Split, StreamList};
 use base::text::json::WrittenValue;
-use deck::{RecordedOperation, RecordedOutcome, says_error};
+use deck::{RecordedOperation, RecordedOutcome, has_failed, says_error};
 use protocol::{Direction, MessageKind, TrafficRecord};
 
 mod detail;
@@ -274,7 +274,7 @@ fn red_operation(asked: &RecordedOperation, model: &Model) -> Option<RedRow> {
         RecordedOutcome::ToolError => ink!("{}: the tool reported an error", name),
         RecordedOutcome::Error => ink!("{} was answered with an error", name),
         RecordedOutcome::Lost | RecordedOutcome::Open | RecordedOutcome::Ok => {
-            ink!("{} got no answer: it was cancelled, or its server ended", name)
+            ink!("{}: {}", name, Ink::line(&asked.ending()))
         }
     };
     Some(RedRow {
@@ -474,9 +474,7 @@ impl Pane for TrafficPane {
             return self.waterfall.selected(model).and_then(|asked| red_operation(asked, model));
         }
         let seq = self.stream.selected()?;
-        let is_red = |record: &&Arc<TrafficRecord>| {
-            record.problem.is_some() || record.kind == MessageKind::Error || is_tool_error(record)
-        };
+        let is_red = |record: &&Arc<TrafficRecord>| has_failed(record);
         let own = model.traffic.get(seq);
         let answer = || pair(model, seq).and_then(|seq| model.traffic.get(seq));
         let record = own.filter(is_red).or_else(|| answer().filter(is_red))?;

@@ -259,6 +259,78 @@ async fn every_message_is_recorded_with_call_and_latency_and_without_secrets() {
     assert_eq!(rig.context.black_box.tail(10).last(), records.last());
 }
 
+/// How a request ends that gets no answer.
+enum Unanswered {
+    ServerGoes,
+    TimesOut,
+    IsCancelled,
+    IsDropped,
+    HostCloses,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_gets_no_answer_says_why_where_its_answer_would_stand() {
+    for (ending, why) in [
+        (Unanswered::ServerGoes, "the server went away"),
+        (Unanswered::TimesOut, "timed out"),
+        (Unanswered::IsCancelled, "cancelled"),
+        (Unanswered::IsDropped, "given up"),
+        (Unanswered::HostCloses, "the server went away: stopped on request"),
+    ] {
+        let rig = rig();
+        let (connected, mut peer) = rig.legacy().await;
+        let one = call(1);
+        let future = connected.session.request(echo("a"), one.context);
+        let pending = tokio::spawn(future);
+        peer.expect("tools/call").await;
+        match ending {
+            Unanswered::ServerGoes => drop(peer),
+            Unanswered::TimesOut => {}
+            Unanswered::IsCancelled => one.cancel.cancel(),
+            Unanswered::IsDropped => pending.abort(),
+            Unanswered::HostCloses => {
+                let reason = Error::new(ErrorCode::ServerUnavailable, "stopped on request");
+                connected.session.close(reason).await;
+            }
+        }
+        assert!(!matches!(pending.await, Ok(Ok(_))));
+        let records = rig.traffic();
+        let found: Vec<_> = records.iter().filter_map(|record| record.unanswered()).collect();
+        assert!(matches!(found[..], [reason] if reason.starts_with(why)), "{why}: {found:?}");
+        let ended = records.iter().find(|record| record.unanswered().is_some()).unwrap();
+        assert_eq!((ended.direction, ended.call), (Direction::In, Some(CallId(1))));
+        assert_eq!(ended.target.as_deref(), Some("echo"));
+        let asked = records.iter().find(|record| {
+            record.kind == MessageKind::Request && record.method.as_deref() == Some("tools/call")
+        });
+        assert_eq!(ended.id, asked.unwrap().id);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_the_server_takes_back_gets_no_answer() {
+    let rig = rig();
+    let (connected, mut peer) = rig.legacy().await;
+    let one = call(1);
+    let pending = start(&connected, echo("a"), one.context);
+    let request = peer.expect("tools/call").await;
+    peer.send(json!({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage",
+        "params": {"messages": [], "maxTokens": 1}}))
+        .await;
+    let params = json!({"requestId": "q", "reason": "too late"});
+    peer.send(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+        .await;
+    peer.reply(&request, text("done")).await;
+    pending.await.unwrap().unwrap();
+    let records = rig.traffic();
+    let ended = records.iter().find(|record| record.unanswered().is_some()).unwrap();
+    assert_eq!(ended.unanswered(), Some("the server withdrew it: too late"));
+    assert_eq!(
+        (ended.direction, ended.method.as_deref()),
+        (Direction::Out, Some("sampling/createMessage"))
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_counts_as_sent_before_the_server_has_the_whole_of_it() {
     let rig = rig();

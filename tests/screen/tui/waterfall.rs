@@ -320,6 +320,55 @@ fn a_request_that_is_looked_at_says_when_it_was_answered() {
 }
 
 #[test]
+fn a_request_that_gets_no_answer_says_so_wherever_it_is_seen() {
+    let mut app = app("empty");
+    press(&mut app, KeyCode::Char('4'), KeyModifiers::NONE);
+    let none = |ms, text, why: &str| {
+        let record = frame(ms, Direction::In, MessageKind::Error, text);
+        let problem = Some(SafeText::line(&format!("no answer: {why}")));
+        Arc::new(TrafficRecord { bytes: 0, body: "".into(), problem, ..(*record).clone() })
+    };
+    let (request, response) = (MessageKind::Request, MessageKind::Response);
+    let items = vec![
+        frame(0, Direction::Out, request, "memory 1 tools/call read 1"),
+        frame(1, Direction::Out, request, "memory 2 tools/call write 2"),
+        frame(2, Direction::Out, request, "memory 3 subscriptions/listen - -"),
+        frame(3, Direction::In, response, "memory 2 tools/call write 2"),
+        none(4, "memory 1 tools/call read 1", "the server went away: exit code 3"),
+        none(4, "memory 3 subscriptions/listen - -", "the server went away: exit code 3"),
+    ];
+    let next = items.len() as u64;
+    app.update(Message::News(News::Traffic(Batch { items, first: 0, next, missed: 0 }, 0)));
+    let screen = draw(&mut app, 160, 40);
+    let row = |screen: &str, what: &str| {
+        screen
+            .lines()
+            .find(|line| line.contains(what))
+            .unwrap_or_else(|| panic!("{screen}"))
+            .to_owned()
+    };
+    let read = row(&screen, "call read");
+    assert!(read.contains('✗') && read.contains("no answer: the server went"), "{screen}");
+    assert!(row(&screen, "call write").contains('✓'), "{screen}");
+    let listens = row(&screen, "subscriptions/listen");
+    assert!(!listens.contains('✗'), "its end is no failure: {screen}");
+    press(&mut app, KeyCode::Char('g'), KeyModifiers::NONE);
+    let screen = draw(&mut app, 160, 40);
+    let answer = row(&screen, "none: the server went away");
+    assert!(answer.contains("answer"), "{screen}");
+    press(&mut app, KeyCode::Char('!'), KeyModifiers::NONE);
+    let why = draw(&mut app, 160, 40);
+    assert!(why.contains("no answer: the server went away: exit code 3"), "{why}");
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    draw(&mut app, 160, 40);
+    press(&mut app, KeyCode::Char('v'), KeyModifiers::NONE);
+    draw(&mut app, 160, 40);
+    press(&mut app, KeyCode::Char('g'), KeyModifiers::NONE);
+    let screen = draw(&mut app, 160, 40);
+    assert!(screen.contains("no answer: the server went away: exit code 3 +"), "{screen}");
+}
+
+#[test]
 fn a_request_and_its_answer_share_a_row_that_unfolds() {
     let mut app = waterfall();
     press(&mut app, KeyCode::Char('v'), KeyModifiers::NONE);

@@ -10,6 +10,7 @@ use crate::pane::{Out, Ui};
 use crate::prelude::*;
 use crate::widget::Doc;
 use crate::widget::pen::shortened;
+use base::logs::LogSource;
 use host::ServerView;
 use protocol::{Era, TrafficRecord};
 
@@ -96,13 +97,15 @@ fn exit(server: &ServerView, model: &Model, doc: &mut Doc) {
 }
 
 fn stderr(server: &ServerView, model: &Model, doc: &mut Doc) {
-    let lines: Vec<&SafeText> = if server.pid.is_none() && !server.stderr_tail.is_empty() {
-        server.stderr_tail.iter().collect()
+    let lines: Vec<(&SafeText, Role)> = if server.pid.is_none() && !server.stderr_tail.is_empty() {
+        server.stderr_tail.iter().map(|line| (line, Role::Foreign)).collect()
     } else {
         let from = model.logs.end().saturating_sub(2_000);
         let recent = model.logs.from(from);
         let own = recent.filter(|(_, record)| record.server.as_ref() == Some(&server.name));
-        own.map(|(_, record)| &record.text).collect()
+        // What the deck says of the server must not pass for the server's words.
+        let role = |source| if source == LogSource::Host { Role::Muted } else { Role::Foreign };
+        own.map(|(_, record)| (&record.text, role(record.source))).collect()
     };
     if lines.is_empty() {
         return;
@@ -110,10 +113,10 @@ fn stderr(server: &ServerView, model: &Model, doc: &mut Doc) {
     doc.heading("recent output");
     // The line with the cause is among those shown, however much was printed after it.
     let why = server.last_words().last();
-    let at = lines.iter().rposition(|line| Some(*line) == why).unwrap_or(lines.len());
+    let at = lines.iter().rposition(|(line, _)| Some(*line) == why).unwrap_or(lines.len());
     let from = lines.len().saturating_sub(MAX_LOG_LINES).min(at.saturating_sub(2));
-    for line in lines[from..].iter().take(MAX_LOG_LINES) {
-        doc.text(2, *line, Role::Foreign);
+    for (line, role) in lines[from..].iter().take(MAX_LOG_LINES) {
+        doc.text(2, *line, *role);
     }
 }
 
@@ -165,11 +168,15 @@ fn messages(server: &ServerView, model: &Model, glyphs: &Glyphs, doc: &mut Doc) 
         let method = record.method.as_ref().or(record.problem.as_ref()).map(Ink::from);
         let method = shortened(&method.unwrap_or_default(), room, glyphs.ellipsis);
         let latency = record.latency.map_or_else(|| ink!(""), |l| ink!("{}", Dur(l)));
+        let end = match record.unanswered() {
+            Some(_) => (ink!("{:>9} {:>9}", "no answer", latency), Role::Error),
+            None => (ink!("{:>9} {:>9}", Bytes(record.bytes as u64), latency), Role::Muted),
+        };
         doc.line(vec![
             (ink!("  {} ", Model::time_of_day(record.at)), Role::Faint),
             (ink!("{} ", sign), role),
             (ink!("{:<1$} ", method, usize::from(room)), Role::Text),
-            (ink!("{:>9} {:>9}", Bytes(record.bytes as u64), latency), Role::Muted),
+            end,
         ]);
     }
 }

@@ -166,6 +166,7 @@ fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Do
         MessageKind::Request => "request",
         MessageKind::Notification => "notification",
         MessageKind::Response => "response",
+        MessageKind::Error if record.unanswered().is_some() => "no answer",
         MessageKind::Error => "error",
         MessageKind::Junk => "non-JSON output",
     };
@@ -182,7 +183,12 @@ fn head(record: &TrafficRecord, pair: Option<u64>, ui: Ui<'_>, width: u16) -> Do
     doc.field_if("took", record.latency.map(|took| ink!("{}", Dur(took))), Role::Text);
     match record.kind {
         MessageKind::Request => {
+            let other = pair.and_then(|seq| ui.model.traffic.get(seq));
+            let none = other.and_then(|other| other.unanswered());
             let (word, role) = match pair {
+                Some(_) if let Some(reason) = none => {
+                    (ink!("none: {}", Ink::line(reason)), Role::Error)
+                }
                 Some(_) => (ui.spelled(&[KeyScope::Traffic], "{jump-pair} shows it"), Role::Text),
                 None => (ink!("not answered"), Role::Busy),
             };

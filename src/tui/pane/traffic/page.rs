@@ -6,7 +6,8 @@ use crate::call::export::{escaped, framed};
 use crate::model::Model;
 use crate::prelude::*;
 use base::text::json::WrittenValue;
-use protocol::{Direction, MessageKind, TrafficRecord};
+use deck::has_failed;
+use protocol::{Direction, TrafficRecord};
 
 /// Largest body of a message on the page, in bytes.
 const MAX_BODY_BYTES: usize = 256 << 10;
@@ -35,7 +36,7 @@ pub fn page(records: &[Arc<TrafficRecord>]) -> String {
 }
 
 fn row(record: &TrafficRecord, body: &mut String) {
-    let is_red = record.problem.is_some() || record.kind == MessageKind::Error;
+    let is_red = has_failed(record);
     let class = if is_red { " class=red" } else { "" };
     let arrow = match record.direction {
         Direction::Out => "→",

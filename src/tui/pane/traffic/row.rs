@@ -8,7 +8,7 @@ use crate::pane::Cx;
 use crate::pane::traffic::TrafficPane;
 use crate::prelude::*;
 use crate::widget::{BrowserPart, BrowserRegions, FilterMatch, NO_MATCHES, Pen, scroll_bar, width};
-use deck::refuses_discovery;
+use deck::has_failed;
 use protocol::{CallId, Direction, MessageKind, TrafficRecord};
 
 const TIME_COLUMNS: u16 = 12;
@@ -140,7 +140,10 @@ fn draw(
     let text = pen.position();
     message(record, cx, pen, end.saturating_sub(text));
     let left = end.saturating_sub(pen.position());
-    if let Some((group, _, false)) = head {
+    if let Some(problem) = head.and_then(|(group, ..)| group.problem.as_ref()) {
+        let words = ink!("  {} {}", cx.glyphs.warning, problem);
+        pen.clip(words, left, cx.style(Role::Warning));
+    } else if let Some((group, _, false)) = head {
         let role = if group.failed { Role::Error } else { Role::Muted };
         let sign = if group.failed { cx.glyphs.warning } else { "" };
         let words = ink!("  {} {}", count(group.below.len() + 1, "message"), sign);
@@ -159,17 +162,6 @@ fn draw(
         let role = if slow { Role::Warning } else { Role::Muted };
         pen.right(ink!("{}", Dur(latency)), LATENCY_COLUMNS, cx.style(role));
     }
-}
-
-/// Whether a message says that something went wrong: an error, or the result of a tool that failed.
-fn has_failed(record: &TrafficRecord) -> bool {
-    let is_call = || record.method.as_ref().is_none_or(|method| method.as_str() == "tools/call");
-    let is_error = match record.kind {
-        MessageKind::Error => !refuses_discovery(record),
-        MessageKind::Response => is_call() && deck::says_error(&record.body),
-        MessageKind::Request | MessageKind::Notification | MessageKind::Junk => false,
-    };
-    is_error || record.problem.is_some()
 }
 
 fn message(record: &TrafficRecord, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
@@ -285,6 +277,8 @@ pub struct TrafficGroup {
     pub bytes: (usize, usize),
     /// Whether something went wrong in it.
     pub failed: bool,
+    /// What is wrong with the last answer that is not as it should be.
+    pub problem: Option<SafeText>,
 }
 
 impl Groups {
@@ -353,6 +347,9 @@ impl Groups {
         group.bytes.1 += record.bytes;
         group.took = group.took.max(record.latency);
         group.failed |= has_failed(record);
+        if record.problem.is_some() {
+            group.problem.clone_from(&record.problem);
+        }
         group.below.push(seq);
         self.members.insert(seq, head);
         if self.open.contains(&head) { FilterMatch::Under(head) } else { FilterMatch::Out }

@@ -192,7 +192,7 @@ impl Waterfall {
             let role = if is_critical { Role::Heading } else { Role::Text };
             name(operation, (folded, role), cx, axis.left.saturating_sub(2), pen);
             pen.column(list.width.saturating_sub(DURATION_COLUMNS + 1));
-            let role = if is_bad(operation) { Role::Error } else { Role::Muted };
+            let role = if operation.has_failed() { Role::Error } else { Role::Muted };
             pen.right(ink!("{}", Dur(operation.took(now))), DURATION_COLUMNS, cx.style(role));
             axis.folds(cx, pen);
             axis.bar(operation, &waits(operation, operations, now), cx, pen);
@@ -332,22 +332,11 @@ fn exact(operation: &RecordedOperation, model: &Model) -> Ink {
         text.push(ink!("  a person {}", Dur(waited)));
     }
     match operation.ended {
-        Some(ended) => text.push(ink!("  {} +{}", operation.outcome.as_str(), after(ended))),
+        Some(ended) => text.push(ink!("  {} +{}", Ink::line(&operation.ending()), after(ended))),
         None => text.push(ink!("  open {}", Dur(operation.took(model.now)))),
     };
     text.push(ink!("  {} {}", Model::name(&operation.server), Ink::line(&operation.name())));
     text
-}
-
-/// Whether an operation lasts as long as its server: its end is no failure, and on the axis it would
-/// compress all others to a point.
-fn lasts(operation: &RecordedOperation) -> bool {
-    operation.method.starts_with("subscriptions/")
-}
-
-/// Whether an operation failed.
-fn is_bad(operation: &RecordedOperation) -> bool {
-    operation.has_failed() && !lasts(operation)
 }
 
 /// The spans in which an operation only waited for the user, in order; the last may go on.
@@ -416,7 +405,8 @@ impl Axis {
         let mut busy: Vec<(u64, u64)> = Vec::with_capacity(shown.len());
         for operation in shown {
             let mut from = operation.asked.0;
-            if lasts(operation) {
+            if operation.lasts() {
+                // On the axis it would compress all others to a point.
                 busy.push((from, from));
                 continue;
             }
@@ -546,7 +536,7 @@ impl Axis {
             let is_last = cell == end;
             let (sign, role) = match operation.outcome {
                 RecordedOutcome::Open if is_last => (cx.glyphs.arrow, Role::Busy),
-                _ if is_bad(operation) && is_last => (cx.glyphs.down, Role::Error),
+                _ if operation.has_failed() && is_last => (cx.glyphs.down, Role::Error),
                 _ => (cx.glyphs.spans[kind], ROLES[kind]),
             };
             pen.column(self.left + cell).clip(sign, 1, cx.style(role));
