@@ -353,7 +353,7 @@ impl SuiteRun<'_> {
             outcome.report.coverage = Some(coverage(&outcome.offers, &outcome.calls));
         }
         for notice in &outcome.notices {
-            output::complain(&SafeText::line(notice));
+            output::notice(notice);
         }
         if let Some(path) = &outcome.written {
             output::complain(&format!("wrote {}", spelled(path)));

@@ -18,7 +18,6 @@ use ::check::rule::finding;
 use ::check::run::{self, CheckOutcome, Plan};
 use ::check::{CheckFinding, CheckVerdict, Report, Severity, lock};
 use ::deck::{LOCK_FILE, Lock, SavedCalls};
-use base::SafeText;
 use base::atomic::{Readers, replace};
 use base::file::is_there;
 use base::text::json;
@@ -261,7 +260,7 @@ fn perform(
         return ExitStatus::Unavailable;
     };
     for notice in &outcome.notices {
-        output::complain(&SafeText::line(notice));
+        output::notice(notice);
     }
     // A partial run writes neither lock nor expectations.
     if outcome.interrupted {

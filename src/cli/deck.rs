@@ -213,7 +213,7 @@ fn line(
 /// Tells what is wrong with the files of the policy.
 pub fn tell(policy: &PolicyKeeper) {
     for notice in policy.notices() {
-        output::complain(&SafeText::line(&notice));
+        output::notice(&notice);
     }
 }
 

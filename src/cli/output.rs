@@ -1,5 +1,6 @@
 //! Writing to stdout and stderr: a closed pipe is not an error, colour only where enabled.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
@@ -54,12 +55,37 @@ pub fn complain(message: &str) {
     let _ = writeln!(io::stderr().lock(), "mcpdeck: {message}");
 }
 
+/// Most notices that are remembered as written.
+const MAX_KNOWN_NOTICES: usize = 1_024;
+
+/// What was written of notices.
+struct WrittenNotices {
+    reader: NoticeReader,
+    known: BTreeSet<SafeText>,
+}
+
+static NOTICES: LazyLock<Mutex<WrittenNotices>> = LazyLock::new(|| {
+    let reader = NoticeReader::from_start();
+    Mutex::new(WrittenNotices { reader, known: BTreeSet::new() })
+});
+
 /// Writes what the operator must hear about files with secrets or rights, each notice once.
 pub fn notices() {
-    static READER: LazyLock<Mutex<NoticeReader>> =
-        LazyLock::new(|| Mutex::new(NoticeReader::from_start()));
-    for notice in READER.lock().read() {
+    let mut written = NOTICES.lock();
+    for notice in written.reader.read() {
         complain(&notice);
+        if written.known.len() < MAX_KNOWN_NOTICES {
+            written.known.insert(notice);
+        }
+    }
+}
+
+/// Writes a warning of the policy, unless it was written as a notice about its file.
+pub fn notice(text: &str) {
+    notices();
+    let text = SafeText::line(text);
+    if !NOTICES.lock().known.contains(&text) {
+        complain(&text);
     }
 }
 

@@ -6,6 +6,20 @@ use super::{bench, run};
 use crate::support::Bench;
 
 #[test]
+fn a_policy_that_cannot_be_used_is_told_once() {
+    let bench = bench();
+    bench.write("mcpdeck.policy.json", r#"{"nonsense": 1}"#);
+    for args in [&["list"][..], &["--check"], &["call", "calc.add", "a=1", "b=2"], &["status"]] {
+        let done = run(&bench, args);
+        assert_eq!(
+            done.stderr.matches("\"nonsense\" is not known").count(),
+            1,
+            "{args:?}: {done:#?}"
+        );
+    }
+}
+
+#[test]
 fn every_mistake_is_answered_with_the_way_out() {
     let bench = bench();
     bench.write("teem.json", "{}");
