@@ -317,6 +317,10 @@ pub struct CallOutcome {
     pub is_error: bool,
     /// Where `structuredContent` violates `outputSchema`.
     pub output_violations: Vec<Violation>,
+    /// Whether the result was compared with an `outputSchema`: the tool has one, did not fail, and its
+    /// answer is new.
+    #[serde(default)]
+    pub output_checked: bool,
     /// Guard warnings about arguments that were sent anyway.
     pub guard_warnings: Vec<Violation>,
     /// Whether validation was overridden.
@@ -405,6 +409,7 @@ impl CallOutcome {
             result: result.into(),
             is_error: false,
             output_violations: Vec::new(),
+            output_checked: false,
             guard_warnings: Vec::new(),
             forced: false,
             changes: ServiceChanges::default(),

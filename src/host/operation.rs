@@ -404,13 +404,15 @@ impl Operation {
         flight: &Flight,
     ) -> CallOutcome {
         let is_error = is_error(&answer);
-        let output_violations = match tool {
-            Some(tool) if !is_error => self.check_output(live, tool, &answer).await,
-            _ => Vec::new(),
+        let promised = tool.filter(|tool| !is_error && tool.output_schema.is_some());
+        let output_violations = match promised {
+            Some(tool) => self.check_output(live, tool, &answer).await,
+            None => Vec::new(),
         };
         CallOutcome {
             is_error,
             output_violations,
+            output_checked: promised.is_some(),
             guard_warnings: checked.warnings,
             forced: checked.forced,
             changes: self.changes.clone(),

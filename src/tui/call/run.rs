@@ -284,6 +284,7 @@ impl CallRun {
             Ok(outcome) => {
                 let view =
                     ResultView::new(outcome.result.clone(), outcome.output_violations.clone())
+                        .checked(outcome.output_checked)
                         .within(limits);
                 RunState::Answered { outcome: Box::new(outcome), view: Box::new(view) }
             }

@@ -339,6 +339,21 @@ fn structured_content_that_is_missing_is_reported_where_its_tab_would_be() {
 }
 
 #[test]
+fn a_check_mark_stands_only_for_a_check() {
+    let result = json!({"content": [{"type": "text", "text": "{}"}], "structuredContent": {}});
+    for is_checked in [false, true] {
+        let mut outcome = outcome(result.clone(), false);
+        outcome.output_checked = is_checked;
+        let mut screen = screen(json!({"type": "object"}));
+        press(&mut screen, "<f5>");
+        intents_of(|out| screen.ended(1, Ok(outcome), out));
+        let shown = drawn(&mut screen, 80, 24);
+        assert!(shown.contains("structured"), "{shown}");
+        assert_eq!(shown.contains("structured ✓"), is_checked, "{shown}");
+    }
+}
+
+#[test]
 fn u4_a_half_filled_form_comes_back_and_an_interrupted_call_is_not_sent_again() {
     let mut first = screen(sum());
     let mut history = History::default();

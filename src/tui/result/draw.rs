@@ -83,7 +83,7 @@ impl ResultView {
     }
 
     /// Marks beside the name of a tab: whether the text matches the structured content, and whether
-    /// that conforms to its schema.
+    /// that conforms to its schema, if it has one.
     pub(super) fn marks(&self, tab: ResultTab, look: &Styles) -> Vec<(String, Style)> {
         if tab != ResultTab::Structured {
             return Vec::new();
@@ -91,6 +91,7 @@ impl ResultView {
         let otherwise = if self.mismatch { look.sign(" ≠ text", " != text") } else { "" };
         let unknown = self.violations.iter().filter(|v| v.keyword == "unknown").count();
         let fits = match (self.violations.len() - unknown, unknown) {
+            (0, 0) if !self.is_checked => return vec![(otherwise.to_owned(), look.warning)],
             (0, 0) => (look.sign(" ✓", " ok").to_owned(), look.ok),
             (0, _) => (" not fully checked".to_owned(), look.warning),
             (n, _) => (format!("{}{n} against the schema", look.sign(" ⚠ ", " ! ")), look.error),

@@ -58,6 +58,8 @@ pub struct ResultView {
     /// Whether text and structured content differ.
     pub(super) mismatch: bool,
     pub(super) violations: Vec<Violation>,
+    /// Whether its structured content was compared with a schema.
+    pub(super) is_checked: bool,
     pub(crate) tab: ResultTab,
     pub(super) block: usize,
     pub(super) scroll: usize,
@@ -107,6 +109,13 @@ impl ResultView {
             stale: true,
             ..Self::default()
         }
+    }
+
+    /// The same, where its structured content was compared with a schema, or was not.
+    #[must_use]
+    pub const fn checked(mut self, is_checked: bool) -> Self {
+        self.is_checked = is_checked;
+        self
     }
 
     /// The same, with pictures decoded within the limits of their server.
