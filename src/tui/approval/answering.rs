@@ -149,9 +149,9 @@ impl AnswerScreen {
         out.effect(Effect::Order(Order::Answer(self.id(), answer)));
     }
 
-    /// Shows a notice.
+    /// Shows a notice; none if there is nothing to add to what the form shows.
     fn say(&mut self, text: &str) {
-        self.notice = Some(SafeText::line(text));
+        self.notice = Some(SafeText::line(text)).filter(|text| !text.is_empty());
     }
 
     /// Cancels what a second key press or the end of a check would do.

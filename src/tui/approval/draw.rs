@@ -16,6 +16,8 @@ use protocol::RequestKind;
 
 /// Columns reserved for the call in the title before the time left is shortened.
 const MIN_CALL_COLUMNS: u16 = 20;
+/// Fewest cells for a part of it.
+const MIN_PART_COLUMNS: u16 = 8;
 /// Rows around the request: title and rule above, one rule below.
 const REQUEST_FRAME_ROWS: u16 = 3;
 
@@ -177,6 +179,8 @@ fn title(answering: &AnswerScreen, cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     pen.clip(asks, free, cx.style(Role::Attention));
     if let Some(during) = during {
         let free = room(&pen);
+        // A few letters of it say nothing.
+        let free = if free < MIN_PART_COLUMNS { 0 } else { free };
         pen.clip(during, free, cx.style(Role::Muted));
     }
     pen.flush_right(time, cx.style(role));

@@ -232,8 +232,8 @@ impl CallScreen {
         if validation == Validation::Enforce && self.form.blocking() > 0 {
             self.focus = CallFocus::Form;
             self.form.go_to_gravest();
-            let problems = count(self.form.blocking(), "problem");
-            return out.refuse(format!("the form has {problems}; {{force}} calls anyway"));
+            // What is wrong stands at the field, which has the focus now.
+            return out.refuse("not sent; {force} calls anyway".to_owned());
         }
         self.send(self.form.arguments(), validation, out);
         self.form.mark_as_last_time();

@@ -236,7 +236,9 @@ fn a_form_with_problems_is_sent_only_on_purpose() {
     let mut screen = screen(sum());
     let refused = pressed(&mut screen, "2<f5>");
     assert_eq!(call_of(&refused.intents), None);
-    assert!(warned(&refused).contains("the form has 1 problem"));
+    assert!(warned(&refused).contains("not sent; "));
+    let shown = drawn(&mut screen, 100, 24);
+    assert_eq!(shown.matches('⚠').count(), 2, "at the field, and how many there are: {shown}");
     let intents = press(&mut screen, "<f8>");
     assert_eq!(call_of(&intents), Some((json!({"a": 2}), Validation::Force)));
 }

@@ -473,7 +473,8 @@ impl Sheet<'_> {
             let text = format!("cannot be checked: {}", problem.message);
             note(&SafeText::line(&text), look.warning);
         } else if blocking > 0 {
-            note(&count(blocking, "problem").to_string(), look.error);
+            let sign = look.sign("⚠ ", "! ");
+            note(&format!("{sign}{}", count(blocking, "problem")), look.error);
         } else if state.rows().is_empty() {
             note("No arguments", look.muted);
         } else if state.is_checking() {

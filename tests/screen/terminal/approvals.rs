@@ -112,7 +112,7 @@ fn a_tool_call_is_filled_in_and_goes_out_as_a_block() {
     stage.deck.keys("book\r");
     stage.deck.wait("a call of book");
     stage.deck.keys("0");
-    stage.send("invalid field");
+    stage.send("⚠ must be");
     stage.deck.keys("\x7f4");
     stage.send("\"tool_use\"");
     stage.deck.wait("toolUse");

@@ -463,7 +463,7 @@ fn a_saved_call_that_goes_past_validation_does_so_and_one_that_does_not_fit_is_n
     types(&mut app, ":wrong");
     assert_eq!(requested_call(&key(&mut app, KeyCode::Enter, NONE)), None);
     let screen = draw(&mut app, 120, 40);
-    assert!(screen.contains("the form has 1 problem"), "{screen}");
+    assert!(screen.contains("⚠ 1 problem"), "{screen}");
 }
 
 #[test]

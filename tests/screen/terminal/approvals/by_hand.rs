@@ -30,7 +30,7 @@ fn fill_every_kind(deck: &mut pty::Deck) {
     stage::slowly(deck, " \r");
     deck.wait("Nuts");
     deck.decide(SEND);
-    deck.wait("1 invalid field");
+    deck.wait("⚠ must be at most 120");
     stage::slowly(deck, "\x1577");
     // What only looks wrong is asked about once more.
     deck.decide(SEND);
