@@ -1,6 +1,7 @@
 //! The same calls return the same results over every transport, and the same error when the server
 //! is killed during a call. With `MCPDECK_REAL_SERVERS`, also for those of a published server.
 
+mod balanced;
 mod bridge;
 
 use std::path::PathBuf;
@@ -11,6 +12,8 @@ use mcpdeck::error::ErrorCode;
 use mcpdeck::host::Startup;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
+
+use balanced::{Asked, Balanced, Ways};
 
 fn program(words: &[&str]) -> bridge::Program {
     words.iter().map(|word| (*word).to_owned()).collect()
@@ -71,6 +74,70 @@ async fn the_same_calls_over_pipes_events_and_sockets_give_equal_results() {
     // A URL of the older transport, but without its type.
     let fallen = json!({"type": "http", "url": format!("http://127.0.0.1:{}/sse", sse)});
     assert_eq!(answers(fallen, &calls).await, pipes);
+}
+
+const PLAIN: Ways = Ways { stream: None, message: None, endpoint: "/messages" };
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_and_its_messages_keep_to_the_backend_of_the_session_through_every_redirect() {
+    let statuses = ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"];
+    let mut all = vec![PLAIN];
+    for status in statuses {
+        let stream = Some((status, "/sse/"));
+        all.push(Ways { stream, ..PLAIN });
+        all.push(Ways { message: Some((status, "/messages/")), ..PLAIN });
+        // Relative to the address where the stream is in the end.
+        all.push(Ways { stream, message: Some((status, "/sse/messages/")), endpoint: "messages" });
+    }
+    for ways in all {
+        let server = Balanced::serve(ways).await;
+        for kind in ["sse", "http"] {
+            let before = server.seen().len();
+            let host = host(json!({"type": kind, "url": server.url()})).await;
+            for words in ["one", "two"] {
+                let outcome = host.call_tool("one.t", json!({"words": words})).await;
+                let outcome = outcome.unwrap_or_else(|error| panic!("{ways:?}, {kind}: {error}"));
+                assert_eq!(outcome.text(), words, "{ways:?}, {kind}");
+            }
+            host.shutdown().await;
+            let seen = server.seen().split_off(before);
+            let to_session = |asked: &&Asked| asked.verb == "POST" && asked.path.contains("?s=");
+            for asked in seen.iter().filter(to_session) {
+                let cookie = asked.cookie.as_deref().unwrap_or_default();
+                assert!(cookie.contains("route=b"), "{ways:?}, {kind}: {asked:?}");
+                assert!(asked.body.starts_with('{'), "{ways:?}, {kind}: {asked:?}");
+            }
+            let first = seen.iter().find(|asked| asked.verb == "GET").unwrap();
+            assert_eq!(first.cookie, None, "{ways:?}, {kind}: of the session before");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redirect_of_a_stream_or_its_messages_that_leads_elsewhere_is_refused_by_name() {
+    let other = Balanced::serve(PLAIN).await;
+    let elsewhere: &'static str = format!("http://127.0.0.1:{}/sse", other.port).leak();
+    for (stream, message, why) in [
+        (Some(("307 Temporary Redirect", elsewhere)), None, elsewhere),
+        (Some(("307 Temporary Redirect", "/login")), None, "/login"),
+        (Some(("302 Found", "/elsewhere")), None, "/elsewhere"),
+        (None, Some(("307 Temporary Redirect", elsewhere)), elsewhere),
+        (None, Some(("307 Temporary Redirect", "/elsewhere")), "/elsewhere"),
+        (None, Some(("303 See Other", "/messages/")), "/messages/"),
+        (Some(("307 Temporary Redirect", "/sse//")), None, "/sse//"),
+    ] {
+        let ways = Ways { stream, message, ..PLAIN };
+        let server = Balanced::serve(ways).await;
+        let config = json!({"servers": {"one": {"type": "sse", "url": server.url()}}});
+        let host = Host::builder().config_text(config.to_string()).startup(Startup::Available);
+        let host = host.initialize().await.unwrap();
+        let error = host.call_tool("one.t", json!({})).await.expect_err("it leads elsewhere");
+        let view = host.snapshot();
+        let said = format!("{error} {:?}", view.servers["one"].reason);
+        assert!(said.contains(why) && said.contains("`url`"), "{ways:?}: {said}");
+        host.shutdown().await;
+    }
+    assert_eq!(other.seen().len(), 0, "it would have been given the headers of another");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
