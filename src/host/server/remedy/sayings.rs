@@ -738,8 +738,8 @@ const SAYINGS: &[SayingRow] = &[
         C::None,
     ),
     (
-        r"^Welcome to (Node\.js|Bun|Deno) v|^(Deno|Bun) \d+\.\d+\.\d+$|^(SQLite) version \d\
-         |^Welcome to the (MySQL|MariaDB) monitor|^(psql) \(\d|^(GNU gdb) ",
+        "^Welcome to (Node\\.js|Bun|Deno) v|^(Deno|Bun) \\d+\\.\\d+\\.\\d+$|^(SQLite) version \\d\
+         |^Welcome to the (MySQL|MariaDB) monitor|^(psql) \\(\\d|^(GNU gdb) ",
         "what runs is the prompt of {}, which takes messages for commands: name the program of the \
          server in `command` and `args`",
         C::None,
