@@ -43,6 +43,7 @@ mod tasks;
 mod ticks;
 mod tokens;
 mod traces;
+mod vocabulary;
 
 use std::path::PathBuf;
 use std::pin::pin;
