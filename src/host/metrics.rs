@@ -29,6 +29,8 @@ pub enum Ending {
     ToolError,
     /// With an error.
     Failed(ErrorCode),
+    /// By a limit, before anything was sent.
+    Limited,
 }
 
 impl Ending {
@@ -38,6 +40,7 @@ impl Ending {
             Self::Success => "ok",
             Self::ToolError => "toolError",
             Self::Failed(code) => code.as_str(),
+            Self::Limited => ErrorCode::RateLimited.as_str(),
         }
     }
 }
@@ -65,6 +68,9 @@ pub struct MetricsView {
     pub tool_errors: u64,
     /// Failures by code.
     pub errors: BTreeMap<ErrorCode, u64>,
+    /// How many of them a limit refused before anything was sent.
+    #[serde(default)]
+    pub limited: u64,
     /// Requests running now.
     pub in_flight: u64,
     /// Bytes received.
@@ -131,7 +137,8 @@ impl MetricsView {
     /// ones, and those that were refused before anything was sent.
     pub fn failed(&self) -> u64 {
         let failed = self.errors.iter().filter(|(code, _)| !code.is_of_caller());
-        failed.map(|(_, count)| count).sum::<u64>() + self.tool_errors
+        let failed = failed.map(|(_, count)| count).sum::<u64>();
+        failed.saturating_sub(self.limited) + self.tool_errors
     }
 
     /// Cancelled calls.
@@ -165,6 +172,11 @@ impl Metrics {
                 if !code.is_of_caller() {
                     self.counts.last_failure = Some(LastFailure { at, code: Some(code) });
                 }
+                return;
+            }
+            Ending::Limited => {
+                *self.counts.errors.entry(ErrorCode::RateLimited).or_default() += 1;
+                self.counts.limited += 1;
                 return;
             }
         }
@@ -237,8 +249,11 @@ mod tests {
             metrics.begin(Timestamp(4));
             metrics.end(Ending::Failed(refused), Duration::ZERO, Timestamp(150));
         }
+        metrics.begin(Timestamp(4));
+        metrics.end(Ending::Limited, Duration::ZERO, Timestamp(151));
         let view = metrics.view();
         assert_eq!(view.failed(), failed, "nothing was sent");
+        assert_eq!((view.errors[&ErrorCode::RateLimited], view.limited), (1, 1));
         let timeout = LastFailure { at: Timestamp(131), code: Some(ErrorCode::Timeout) };
         assert_eq!(view.last_failure, Some(timeout), "what was cancelled did not fail");
         let rates = (view.success_rate.unwrap(), view.error_rate.unwrap());

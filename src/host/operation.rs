@@ -909,6 +909,9 @@ impl Flight {
             audit.end((ending, error), hash, (took, self.row.pending.waited()));
         }
         let (received, sent) = self.row.pending.bytes.totals();
+        // A server that is asked too often has been sent something.
+        let is_limited = ending == Ending::Failed(ErrorCode::RateLimited) && sent == 0;
+        let ending = if is_limited { Ending::Limited } else { ending };
         let mut ledger = self.slot.ledger();
         ledger.end(&self.key, ending, took, self.row.view.started.plus(took));
         if let Some(metrics) = ledger.targets.get_mut(&self.key) {
