@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use crate::encode::decoded;
+use schema::{Holds, holds};
 
 /// Deepest nesting of a schema; below, anything is allowed.
 const MAX_SCHEMA_DEPTH: usize = 48;
@@ -18,23 +19,6 @@ const MAX_TOOL_SUBSCHEMAS: usize = 4_000;
 /// References followed to reach an object that is no schema.
 const MAX_REFERENCE_STEPS: usize = 16;
 
-/// Keywords that hold one schema.
-const ONE: [&str; 10] = [
-    "items",
-    "additionalProperties",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "not",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "propertyNames",
-];
-/// Keywords that hold a list of schemas.
-const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-/// Keywords that hold schemas by name.
-const MAPS: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
 /// Keywords without a meaning in the schema of a tool, or with another there.
 const DROPPED: [&str; 10] = [
     "xml",
@@ -142,30 +126,38 @@ impl<'d> ToolSchemas<'d> {
             if DROPPED.contains(&keyword) || keyword.starts_with("x-") || is_named {
                 continue;
             }
-            let converted = match value {
-                Value::Object(members) if MAPS.contains(&keyword) => {
+            let converted = match (holds(keyword), value) {
+                (Some(Holds::Map), Value::Object(members)) => {
                     let members = members.iter().filter(|(name, _)| {
                         keyword != "properties" || !hidden.contains(&name.as_str())
                     });
-                    members
-                        .map(|(name, member)| (name.clone(), self.convert_at(member, depth + 1)))
-                        .collect()
+                    let converted = members.map(|(name, member)| {
+                        // Names that another one needs (`dependencies` before 2019-09).
+                        let is_list = member.is_array();
+                        let member = if is_list {
+                            member.clone()
+                        } else {
+                            self.convert_at(member, depth + 1)
+                        };
+                        (name.clone(), member)
+                    });
+                    converted.collect()
                 }
-                Value::Array(list) if LISTS.contains(&keyword) => {
+                (Some(Holds::List | Holds::OneOrList), Value::Array(list)) => {
                     list.iter().map(|member| self.convert_at(member, depth + 1)).collect()
                 }
-                Value::Object(_) | Value::Bool(_) if ONE.contains(&keyword) => {
+                (Some(Holds::One | Holds::OneOrList), Value::Object(_) | Value::Bool(_)) => {
                     self.convert_at(value, depth + 1)
                 }
-                Value::Array(names) if keyword == "required" => {
+                (None, Value::Array(names)) if keyword == "required" => {
                     let is_hidden =
                         |name: &&Value| name.as_str().is_some_and(|name| hidden.contains(&name));
                     names.iter().filter(|name| !is_hidden(name)).cloned().collect()
                 }
-                Value::Object(_) if keyword == "discriminator" => {
+                (_, Value::Object(_)) if keyword == "discriminator" => {
                     json!({ "propertyName": value["propertyName"] })
                 }
-                value => value.clone(),
+                (_, value) => value.clone(),
             };
             out.insert(keyword.to_owned(), converted);
         }
@@ -332,5 +324,32 @@ mod tests {
         assert!(schemas.count() <= 10_100);
         let circle = json!({"a": {"$ref": "#/b"}, "b": {"$ref": "#/a"}});
         assert_eq!(resolve(&circle, &circle["a"]), None);
+    }
+
+    #[test]
+    fn references_are_followed_wherever_a_schema_can_stand() {
+        let part = json!({"$ref": "#/parts/a"});
+        let moved = json!({"$ref": "#/$defs/a"});
+        for (keyword, at) in [
+            ("contentSchema", ""),
+            ("additionalItems", ""),
+            ("unevaluatedItems", ""),
+            ("items", "list"),
+            ("prefixItems", "list"),
+            ("dependencies", "map"),
+            ("dependentSchemas", "map"),
+        ] {
+            let holder = |part: &Value| match at {
+                "list" => json!([part]),
+                "map" => json!({"x": part}),
+                _ => part.clone(),
+            };
+            let root = json!({"s": {keyword: holder(&part)}, "parts": {"a": {"type": "string"}}});
+            let (schema, definitions) = convert(&root, false);
+            assert_eq!(schema, json!({keyword: holder(&moved)}), "{keyword}");
+            assert_eq!(definitions.len(), 1, "{keyword}");
+        }
+        let names = json!({"s": {"dependencies": {"x": ["y"]}}});
+        assert_eq!(convert(&names, false).0, names["s"]);
     }
 }

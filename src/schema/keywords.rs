@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 /// How the value of a keyword contains sub-schemas.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holds {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
     /// A schema.
     One,
     /// A schema, or an array of them (`items` before 2020-12).
@@ -17,8 +17,9 @@ pub(super) enum Holds {
     Data,
 }
 
-/// What a keyword holds; `None` for an unknown one.
-pub(super) fn holds(keyword: &str) -> Option<Holds> {
+/// What a keyword holds, of any draft (2020-12, sections 10 and 11 of the core); `None` for one without
+/// sub-schemas or an unknown one.
+pub fn holds(keyword: &str) -> Option<Holds> {
     Some(match keyword {
         "additionalItems"
         | "additionalProperties"

@@ -36,6 +36,7 @@ pub use adapt::{AdaptedSchema, SchemaChange};
 pub use document::{Schema, SchemaDocument, SubSchema, Types};
 pub use example::{example_of_format, example_of_pattern};
 pub use explain::quote_as_written;
+pub use keywords::{Holds, holds};
 pub use merge::{Conj, Merged, Union, fits, merge, same};
 pub use outline::{Outline, OutlineProperty};
 pub use provider::{SchemaForm, ToolFormat};
