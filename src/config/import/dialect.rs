@@ -25,6 +25,7 @@ pub(super) fn convert(
     }
     transport(host, &mut left, &mut out)?;
     common(&mut left, &mut out);
+    listed_tools(&mut left, &mut out);
     let keys = if is_crush { keys(ImportHost::Goose) } else { keys(host) };
     for (theirs, ours) in keys.iter().chain(&KEYS_ANYWHERE) {
         match (left.remove(*theirs), ours.strip_prefix("tools.")) {
@@ -169,8 +170,13 @@ const fn keys(host: ImportHost) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Which tools a server may not offer, as the kin of Cline have it; people copy entries.
-const KEYS_ANYWHERE: [(&str, &str); 1] = [("disabledTools", "tools.deny")];
+/// Which tools a server may or may not offer, as Gemini CLI and the kin of Cline have it; people copy
+/// entries.
+const KEYS_ANYWHERE: [(&str, &str); 3] = [
+    ("disabledTools", "tools.deny"),
+    ("includeTools", "tools.allow"),
+    ("excludeTools", "tools.deny"),
+];
 
 fn zed(left: &mut Map<String, Value>) {
     left.remove("source");
@@ -307,6 +313,16 @@ fn tools(names: Vec<String>, rule: &str, out: &mut Map<String, Value>) {
     }
 }
 
+/// The tools that may be used, as Copilot has them: names, or `*` for all.
+fn listed_tools(left: &mut Map<String, Value>, out: &mut Map<String, Value>) {
+    if left.get("tools").is_some_and(Value::is_array) {
+        let names = list(left.remove("tools"));
+        if !names.iter().any(|name| name == "*") {
+            tools(names, "allow", out);
+        }
+    }
+}
+
 fn map(value: Option<Value>) -> Map<String, Value> {
     if let Some(Value::Object(map)) = value { map } else { Map::new() }
 }
@@ -329,10 +345,12 @@ fn references(host: ImportHost, out: &mut Map<String, Value>) {
         rewrite(value, &|text| {
             let text = match host {
                 // These programs do not expand references.
-                ImportHost::ClaudeDesktop
-                | ImportHost::Codex
-                | ImportHost::Zed
-                | ImportHost::Goose => text.replace("${", "$${"),
+                ImportHost::Codex | ImportHost::Zed | ImportHost::Goose => {
+                    text.replace("${", "$${")
+                }
+                // Nor does this one; but many files have its form, and a reference of an editor in one
+                // was copied from there.
+                ImportHost::ClaudeDesktop => text.replace("${", "$${").replace("$${env:", "${env:"),
                 ImportHost::GeminiCli => dollar_names(text),
                 ImportHost::Opencode => renamed(&text.replace("${", "$${"), ("{env:", "}")),
                 ImportHost::Continue => {

@@ -230,6 +230,18 @@ fn lists_with_names_and_files_of_nothing_but_entries_are_read() {
         "disabledTools": ["drop*"]}}}"#;
     let entry = json!({"command": "npx", "args": ["-y", "docs"], "tools": {"deny": ["drop[*]"]}});
     assert_eq!(here(ImportHost::Cline, text), json!({"docs": entry}));
+    // Copilot lists the tools that may be used; all of them are no rule.
+    let text = r#"{"mcpServers": {"docs": {"command": "npx", "tools": ["find", "read*"]},
+        "all": {"command": "npx", "tools": ["*"]}}}"#;
+    let rules = json!({"allow": ["find", "read[*]"]});
+    let (listed, all) = (json!({"command": "npx", "tools": rules}), json!({"command": "npx"}));
+    assert_eq!(here(ImportHost::ClaudeDesktop, text), json!({"docs": listed, "all": all}));
+    // Entries that were copied from Gemini CLI and from Cursor.
+    let text = r#"{"mcpServers": {"docs": {"command": "npx", "excludeTools": ["drop"],
+        "env": {"KEY": "${env:KEY}", "TEXT": "${KEY}"}}}}"#;
+    let env = json!({"KEY": "${env:KEY}", "TEXT": "$${KEY}"});
+    let entry = json!({"command": "npx", "env": env, "tools": {"deny": ["drop"]}});
+    assert_eq!(here(ImportHost::ClaudeDesktop, text), json!({"docs": entry}));
     // The settings of a program are no servers, whatever they hold.
     for text in
         [r#"{"docs": {"command": "npx"}, "theme": "dark"}"#, r#"{"hooks": {"x": {}}}"#, "{}"]
