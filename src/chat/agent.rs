@@ -68,8 +68,8 @@ impl Default for TurnLimits {
 }
 
 /// Why a turn ends with a call that nobody read.
-const UNREAD_CALL: &str = "it wrote the call as text, which --fenced, or `fenced` in the settings of \
-                           the chat, is for";
+const UNREAD_CALL: &str = "it wrote the call as text (--fenced, or `fenced` in the settings of the \
+                           chat, is for such models)";
 /// How often in a turn the conversation is made to fit what a refusal tells.
 const MAX_NARROWED_COUNT: u32 = 4;
 /// Maximum length of the provider's reason for the end of an answer in a message, in characters.

@@ -106,10 +106,15 @@ impl ModelArgs {
     pub fn settings(&self, env: &Environment) -> Result<ChatSettings, String> {
         let mut settings = ChatSettings::read(env)?;
         if self.provider.is_some() && self.provider != settings.provider {
-            // Model settings of one provider do not apply to another.
-            let ChatSettings { keys, sessions, prices, .. } = settings;
-            let provider = self.provider;
-            settings = ChatSettings { provider, keys, sessions, prices, ..ChatSettings::default() };
+            // Model settings of one provider do not apply to another; what a conversation may cost does.
+            settings = ChatSettings {
+                provider: self.provider,
+                keys: settings.keys,
+                sessions: settings.sessions,
+                prices: settings.prices,
+                max_cost: settings.max_cost,
+                ..ChatSettings::default()
+            };
         }
         settings.base_url = self.base_url.as_ref().map(Url::to_string).or(settings.base_url);
         settings.model = self.model.clone().or(settings.model);

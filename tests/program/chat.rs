@@ -960,6 +960,14 @@ fn the_settings_name_the_model_and_where_its_key_is() {
     chat["keys"]["openai"] = json!("${secret:absent}");
     settings(chat);
     assert!(ask(&[]).stderr.contains("absent"));
+    // What a conversation may cost holds for every provider.
+    let before = provider.requests().len();
+    let keys = json!({"openai": "${env:MY_KEY}"});
+    settings(json!({"provider": "anthropic", "maxCost": 0.5, "keys": keys}));
+    let other = ["--provider", "openai", "--base-url", provider.url.as_str(), "--model", "mine"];
+    let done = ask(&other);
+    assert_eq!((done.code, provider.requests().len()), (Some(2), before), "{done:#?}");
+    assert!(done.stderr.contains("chat.maxCost"), "{done:#?}");
 }
 
 #[cfg(unix)]
