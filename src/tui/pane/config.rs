@@ -217,8 +217,6 @@ fn file(model: &Model, doc: &mut Doc) -> Vec<(usize, Diagnostic)> {
     }
     if model.files.is_empty() && all.is_empty() {
         doc.text(0, &"no file: the servers come from the demo or the command line", Role::Muted);
-        doc.gap();
-        doc.text(0, &"`mcpdeck add` begins a file", Role::Faint);
     }
     for file in &*model.files {
         doc.heading(Ink::line(&file.path.display().to_string()));
