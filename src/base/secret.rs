@@ -301,7 +301,7 @@ impl SecretPatterns {
         for escaped in [ascii, json.replace('/', "\\/"), json_escaped(&json), json] {
             self.0.insert(escaped);
         }
-        for kept in KEPT {
+        for kept in UNESCAPED_CHARS {
             for upper in [true, false] {
                 self.0.insert(percent_encoded(value, upper, kept));
             }
@@ -340,7 +340,7 @@ fn json_escaped(value: &str) -> String {
 
 /// What percent-encoding leaves alone besides letters and digits: RFC 3986 (section 2.1),
 /// JavaScript's `encodeURIComponent`, HTML forms (which write a space as `+`).
-const KEPT: [&str; 3] = ["-._~", "-_.!~*'()", "*-._ "];
+const UNESCAPED_CHARS: [&str; 3] = ["-._~", "-_.!~*'()", "*-._ "];
 
 fn percent_encoded(value: &str, upper: bool, kept: &str) -> String {
     let mut out = String::new();

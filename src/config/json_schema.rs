@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::keys;
-use crate::shape::{BYTES_PATTERN, KnownKey, MAX_BYTES, MAX_SECONDS, ObjectShape, Shape};
+use crate::shape::{BYTES_PATTERN, KnownKey, MAX_BYTES, MAX_DURATION_SECONDS, ObjectShape, Shape};
 
 /// The schema as JSON Schema 2020-12. Unknown keys are allowed, as they are in the file.
 pub fn json_schema() -> Value {
@@ -76,10 +76,10 @@ fn schema(shape: &Shape, defs: &mut Map<String, Value>) -> Value {
         }
         Shape::Flag => json!({ "type": "boolean" }),
         Shape::Seconds => {
-            json!({ "type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS })
+            json!({ "type": "number", "exclusiveMinimum": 0, "maximum": MAX_DURATION_SECONDS })
         }
         Shape::Millis => {
-            json!({ "type": "number", "exclusiveMinimum": 0, "maximum": MAX_SECONDS * 1e3 })
+            json!({ "type": "number", "exclusiveMinimum": 0, "maximum": MAX_DURATION_SECONDS * 1e3 })
         }
         Shape::Number { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
         Shape::Integer { min, max } => {

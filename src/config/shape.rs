@@ -112,7 +112,7 @@ impl KnownKey {
 }
 
 /// Longest duration accepted, in seconds: a week.
-pub(crate) const MAX_SECONDS: f64 = 604_800.0;
+pub(crate) const MAX_DURATION_SECONDS: f64 = 604_800.0;
 
 impl Shape {
     /// The expected type with its article, for messages.
@@ -405,9 +405,11 @@ fn check_number(
     let Ok(value) = written.parse::<f64>() else { return };
     let wrong = match shape {
         Shape::Seconds if value <= 0.0 => Some("must be more than 0 seconds".to_owned()),
-        Shape::Seconds if value > MAX_SECONDS => Some("must be at most a week".to_owned()),
+        Shape::Seconds if value > MAX_DURATION_SECONDS => Some("must be at most a week".to_owned()),
         Shape::Millis if value <= 0.0 => Some("must be more than 0 milliseconds".to_owned()),
-        Shape::Millis if value > MAX_SECONDS * 1e3 => Some("must be at most a week".to_owned()),
+        Shape::Millis if value > MAX_DURATION_SECONDS * 1e3 => {
+            Some("must be at most a week".to_owned())
+        }
         Shape::Number { min, max } if value < *min || value > *max => {
             Some(format!("must be from {min} to {max}"))
         }
@@ -430,7 +432,7 @@ fn check_number(
     }
     if let Some(wrong) = wrong {
         let problem = out.error("config/range", &node.range, pointer, format!("`{name}` {wrong}"));
-        if matches!(shape, Shape::Seconds) && value > MAX_SECONDS {
+        if matches!(shape, Shape::Seconds) && value > MAX_DURATION_SECONDS {
             problem.help(format!("it is in seconds; milliseconds are `{name}Ms`"));
         }
     }

@@ -453,7 +453,13 @@ fn names_of_limits_say_what_they_limit() {
             let kind = value.split(" =").next().unwrap_or(value);
             let kind = kind.rsplit("::").next().unwrap_or(kind);
             let vague = NUMBERS.contains(&kind) && !own.contains('_');
-            let wait = kind == "Duration" && !WAITS.iter().any(|end| own.ends_with(end));
+            let is_wait = |own: &str| WAITS.iter().any(|end| own.ends_with(end));
+            // In a number the unit stands behind.
+            let number = ["_SECONDS", "_MILLIS"].iter().find_map(|unit| own.strip_suffix(unit));
+            let is_bound = |own: &str| own.starts_with("MAX_") || own.starts_with("MIN_");
+            let number = number.filter(|own| NUMBERS.contains(&kind) && !is_bound(own));
+            let wait =
+                kind == "Duration" && !is_wait(own) || number.is_some_and(|own| !is_wait(own));
             if own.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
                 && (vague || wait)
             {

@@ -16,7 +16,7 @@ const INCLUDE: &str = "include";
 /// What it asks for.
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 /// The field that limits the answer, with its reasoning.
-const LONGEST: &str = "max_output_tokens";
+const OUTPUT_LIMIT_KEY: &str = "max_output_tokens";
 /// The field of an answer that tells what it is for, kept with its text.
 const PHASE: &str = "phase";
 
@@ -47,8 +47,8 @@ pub(super) fn request(plan: RequestPlan<'_>, prompt: &ModelPrompt) -> ProviderRe
     if !plan.refused.contains(INCLUDE) {
         body[INCLUDE] = json!([ENCRYPTED]);
     }
-    if !plan.refused.contains(LONGEST) {
-        body[LONGEST] = json!(plan.max_output);
+    if !plan.refused.contains(OUTPUT_LIMIT_KEY) {
+        body[OUTPUT_LIMIT_KEY] = json!(plan.max_output);
     }
     if let Some(mut tools) = tools(prompt, "parameters") {
         for tool in &mut tools {
@@ -69,7 +69,8 @@ pub(super) fn refused_field(sent: &Value, refusal: &str) -> Option<&'static str>
     if is_unknown && sent.get(INCLUDE).is_some() {
         return Some(INCLUDE);
     }
-    (refusal.contains(LONGEST) && sent.get(LONGEST).is_some()).then_some(LONGEST)
+    (refusal.contains(OUTPUT_LIMIT_KEY) && sent.get(OUTPUT_LIMIT_KEY).is_some())
+        .then_some(OUTPUT_LIMIT_KEY)
 }
 
 /// Pictures as parts of content.

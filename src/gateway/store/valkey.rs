@@ -41,17 +41,17 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Retry delay for callers while the store is unreachable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Expiry of a session that no replica renews, in seconds.
-const SESSION_SECONDS: i64 = 3_600;
+const SESSION_LIFETIME_SECONDS: i64 = 3_600;
 /// Expiry of a conversation, in seconds: 30 days.
-const CHAT_SECONDS: i64 = 30 * 86_400;
+const CHAT_LIFETIME_SECONDS: i64 = 30 * 86_400;
 /// Expiry of the pictures of a conversation, in seconds: they are large, and its text names them.
-const PICTURE_SECONDS: i64 = 2 * 86_400;
+const PICTURE_LIFETIME_SECONDS: i64 = 2 * 86_400;
 /// Maximum number of events kept per stream (approximate).
 const MAX_STREAM_EVENTS: usize = 1_000;
 /// How long a parked call waits for its client.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Lease of a call's slot, in milliseconds; the slot is freed if its replica stops renewing it.
-const LEASE_MILLIS: u64 = 10_000;
+const LEASE_LIFETIME_MILLIS: u64 = 10_000;
 /// How long a message for a task waits for the replica that runs it.
 const TASK_MESSAGE_LIFETIME: Duration = Duration::from_secs(60);
 /// How long the sender of such a message waits for it to be taken, and how often it looks.
@@ -237,7 +237,7 @@ impl Valkey {
             pipe.hget(&document.key, "version");
         }
         for session in sessions {
-            pipe.expire(key("session", session), SESSION_SECONDS).ignore();
+            pipe.expire(key("session", session), SESSION_LIFETIME_SECONDS).ignore();
         }
         for call in &waiting {
             pipe.exists(key("taken", call));
@@ -270,7 +270,7 @@ impl Valkey {
         let leases: Vec<(String, String)> =
             self.leases.lock().iter().map(|(member, key)| (key.clone(), member.clone())).collect();
         if !leases.is_empty() {
-            let mut renew = self.scripts[1].arg(LEASE_MILLIS);
+            let mut renew = self.scripts[1].arg(LEASE_LIFETIME_MILLIS);
             for (key, member) in &leases {
                 renew.key(key).arg(member);
             }
@@ -365,7 +365,7 @@ impl Valkey {
         let busy = format!("mcpdeck:busy:{origin}");
         let mut script = self.scripts[0].key(&busy);
         script.key(format!("mcpdeck:rate:{per_minute}:{origin}:{tool}"));
-        script.arg(&member).arg(LEASE_MILLIS).arg(limits.calls_at_once).arg(per_minute);
+        script.arg(&member).arg(LEASE_LIFETIME_MILLIS).arg(limits.calls_at_once).arg(per_minute);
         match run {
             Some((run, calls)) => {
                 script.key(format!("mcpdeck:run:{origin}:{run}")).arg(calls);
@@ -554,7 +554,7 @@ impl SharedStore for Valkey {
         if task.is_over {
             pipe.del(key("runs", id)).ignore();
         } else {
-            pipe.pset_ex(key("runs", id), &self.replica, LEASE_MILLIS).ignore();
+            pipe.pset_ex(key("runs", id), &self.replica, LEASE_LIFETIME_MILLIS).ignore();
         }
         pipe.query_async(&mut self.connection.clone()).await.map_err(words)
     }
@@ -592,7 +592,7 @@ impl SharedStore for Valkey {
         // All at once: a message that arrives between reading and deleting would be lost.
         pipe.atomic();
         for id in &running {
-            pipe.pset_ex(key("runs", id), &self.replica, LEASE_MILLIS).ignore();
+            pipe.pset_ex(key("runs", id), &self.replica, LEASE_LIFETIME_MILLIS).ignore();
             pipe.lrange(key("told", id), 0, -1).del(key("told", id)).ignore();
         }
         let told = pipe.query_async(&mut self.connection.clone()).await;
@@ -625,7 +625,7 @@ impl ChatStore for Valkey {
             let key = key("chat", &id);
             let fields = [("owner", owner), ("seq", seq.to_string()), ("talk", talk)];
             let mut pipe = ::redis::pipe();
-            pipe.hset_multiple(&key, &fields).ignore().expire(&key, CHAT_SECONDS).ignore();
+            pipe.hset_multiple(&key, &fields).ignore().expire(&key, CHAT_LIFETIME_SECONDS).ignore();
             pipe.query_async(&mut self.connection.clone()).await.map_err(words)
         })
     }
@@ -667,7 +667,10 @@ impl ChatStore for Valkey {
             let key = key("pictures", id);
             let fields = [("owner", owner), ("pictures", &pictures)];
             let mut pipe = ::redis::pipe();
-            pipe.hset_multiple(&key, &fields).ignore().expire(&key, PICTURE_SECONDS).ignore();
+            pipe.hset_multiple(&key, &fields)
+                .ignore()
+                .expire(&key, PICTURE_LIFETIME_SECONDS)
+                .ignore();
             pipe.query_async(&mut self.connection.clone()).await.map_err(words)
         })
     }
@@ -697,7 +700,7 @@ impl SessionStore for Valkey {
     async fn store(&self, id: &str, state: &SessionState) -> Result<(), SessionStoreError> {
         let (key, state) = (key("session", id), serde_json::to_string(state)?);
         let mut pipe = ::redis::pipe();
-        pipe.hset(&key, "state", state).ignore().expire(&key, SESSION_SECONDS).ignore();
+        pipe.hset(&key, "state", state).ignore().expire(&key, SESSION_LIFETIME_SECONDS).ignore();
         Ok(pipe.query_async(&mut self.connection.clone()).await?)
     }
 

@@ -722,7 +722,7 @@ pub(super) fn is_code(text: &str) -> bool {
 // The assertion of a client that has a key (RFC 7523, `private_key_jwt`).
 
 /// Seconds an assertion is valid.
-const ASSERTION_SECONDS: u64 = 300;
+const ASSERTION_LIFETIME_SECONDS: u64 = 300;
 
 /// Signs an assertion of `client` for `audience`, at `now` in seconds since 1970. The key is PKCS#8
 /// in PEM: RSA (RS256), P-256 (ES256) or P-384 (ES384).
@@ -736,7 +736,7 @@ pub(super) fn sign(pem: &str, client: &str, audience: &str, now: u64) -> Result<
     let part = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let header = part(json!({"alg": algorithm, "typ": "JWT"}));
     let claims = part(json!({
-        "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + ASSERTION_SECONDS,
+        "iss": client, "sub": client, "aud": audience, "iat": now, "exp": now + ASSERTION_LIFETIME_SECONDS,
         "jti": URL_SAFE_NO_PAD.encode(id),
     }));
     let text = format!("{header}.{claims}");

@@ -27,7 +27,7 @@ type Socket = WebSocketStream<reqwest::Upgraded>;
 
 /// Message limit, as a multiple of the line limit: a message over the line limit is refused by the
 /// session, one over this ends the connection.
-const MESSAGE_LIMIT_LINES: usize = 4;
+const MAX_MESSAGE_LINES: usize = 4;
 /// Longest frame that is sent: a longer message goes out in several.
 const MAX_FRAME_BYTES: usize = 512 << 10;
 /// Bytes that may wait to be written: a frame, and the pongs owed to a server that pings and does
@@ -60,7 +60,7 @@ pub(crate) async fn open(remote: RemoteServer, url: &Url) -> Result<Streams, Sen
         return Err(SendError::Refused(text.into()));
     }
     let upgraded = response.upgrade().await.map_err(|error| remote.broken(&error))?;
-    let most = remote.tap.context.limits.line_bytes.saturating_mul(MESSAGE_LIMIT_LINES);
+    let most = remote.tap.context.limits.line_bytes.saturating_mul(MAX_MESSAGE_LINES);
     let config = WebSocketConfig::default()
         .max_message_size(Some(most))
         .max_frame_size(Some(most))

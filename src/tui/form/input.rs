@@ -20,7 +20,7 @@ use base::text::json::{WrittenValue, weigh};
 use terminal::text_input::breaks_line;
 
 /// Texts of at most this many lines are shown without paging.
-const PAGE_LINES: usize = 8;
+const MAX_UNPAGED_LINES: usize = 8;
 /// Longest text edited in a line, in bytes; longer text needs the external editor.
 const MAX_INLINE_BYTES: usize = 256 << 10;
 
@@ -219,7 +219,7 @@ impl FormState {
             _ if many && newline => editor.area.insert_newline(),
             KeyCode::Enter | KeyCode::Tab | KeyCode::BackTab | KeyCode::Esc => return false,
             // Paging applies only to long texts; elsewhere these keys leave the line.
-            KeyCode::PageUp | KeyCode::PageDown if !whole && lines.len() <= PAGE_LINES => {
+            KeyCode::PageUp | KeyCode::PageDown if !whole && lines.len() <= MAX_UNPAGED_LINES => {
                 return false;
             }
             KeyCode::Up if !whole && row == 0 => return false,
