@@ -36,7 +36,7 @@ pub struct Balanced {
     pub port: u16,
     ways: Ways,
     seen: Arc<Mutex<Vec<Asked>>>,
-    sessions: Arc<Mutex<HashMap<String, mpsc::UnboundedSender<String>>>>,
+    sessions: Arc<Mutex<HashMap<String, mpsc::Sender<String>>>>,
 }
 
 impl Balanced {
@@ -86,7 +86,7 @@ impl Balanced {
         let session = session.and_then(|id| self.sessions.lock().unwrap().get(id).cloned());
         let status = match session {
             Some(session) => {
-                reply(&asked.body).map(|reply| session.send(reply));
+                reply(&asked.body).map(|reply| session.try_send(reply));
                 "202 Accepted"
             }
             None => "404 Not Found",
@@ -95,7 +95,7 @@ impl Balanced {
     }
 
     async fn stream(self, mut stream: BufReader<TcpStream>) -> Option<()> {
-        let (sender, mut replies) = mpsc::unbounded_channel();
+        let (sender, mut replies) = mpsc::channel(16);
         let session = {
             let mut sessions = self.sessions.lock().unwrap();
             let id = (sessions.len() + 1).to_string();

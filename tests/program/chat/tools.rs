@@ -317,8 +317,8 @@ fn keyword_beside(schema: &Value) -> Option<String> {
     let own = map.keys().find(|key| !plain.contains(&key.as_str())).cloned();
     let types = (!schema["type"].is_string()).then(|| format!("type of {schema}"));
     let named = map.get("properties").and_then(Value::as_object);
-    let below = named.into_iter().flat_map(|all| all.values()).chain(map.get("items"));
-    own.or(types).or_else(|| below.filter_map(keyword_beside).next())
+    let mut below = named.into_iter().flat_map(|all| all.values()).chain(map.get("items"));
+    own.or(types).or_else(|| below.find_map(keyword_beside))
 }
 
 #[tokio::test]
@@ -330,7 +330,9 @@ async fn a_refusal_of_a_schema_without_the_name_of_its_tool_is_answered_with_pla
             "list": {"type": "array", "maxItems": 2_000, "items": {"type": ["string", "null"]}},
         }, "required": ["list"], "additionalProperties": false}});
     let mut tools: Vec<Value> = published().into_values().flatten().take(100).collect();
-    tools.iter_mut().for_each(|tool| tool["annotations"] = hints.clone());
+    for tool in &mut tools {
+        tool["annotations"] = hints.clone();
+    }
     tools.dedup_by(|a, b| a["name"] == b["name"]);
     tools.push(odd);
     for (status, words) in [

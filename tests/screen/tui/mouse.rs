@@ -70,7 +70,11 @@ fn a_form_is_filled_and_called_by_mouse_and_a_question_answered() {
     let line = lines.find(|line| line.contains("content *")).unwrap();
     assert!(line.contains('z') && line.contains("▎content"), "{form}");
     click(&mut app, "  Call");
-    assert!(draw(&mut app, 120, 40).contains("the form has"), "a click on the line calls");
+    let form = draw(&mut app, 120, 40);
+    assert!(
+        form.contains("▎path"),
+        "a click on the line calls, which leads to what is missing\n{form}"
+    );
 }
 
 /// Opens the changed file, which waits last.
@@ -121,7 +125,8 @@ fn the_keys_at_the_foot_of_a_call_screen_are_clicked_and_only_those_that_mean_so
     assert!(draw(&mut app, 120, 40).contains("keys: calling"));
     press(&mut app, KeyCode::Esc, NONE);
     click(&mut app, "f5 call");
-    assert!(draw(&mut app, 120, 40).contains("the form has"));
+    let form = draw(&mut app, 120, 40);
+    assert!(form.contains("⚠ required"), "{form}");
     let later = app.model.now.plus(std::time::Duration::from_secs(5));
     app.update(Message::Now(later));
     click(&mut app, "esc back");

@@ -398,13 +398,11 @@ fn one_line(name: &str, title: &str) -> FormState {
 /// that there is nothing to add. An unusable schema is no error, or the request could never be answered.
 fn is_valid(form: &mut FormState) -> Result<(), String> {
     let unknown = matches!(form.verdict(), SchemaVerdict::Unknown(_));
-    match form.blocking().saturating_sub(usize::from(unknown)) {
-        0 => Ok(()),
-        _ => {
-            form.go_to_gravest();
-            Err(String::new())
-        }
+    if form.blocking().saturating_sub(usize::from(unknown)) == 0 {
+        return Ok(());
     }
+    form.go_to_gravest();
+    Err(String::new())
 }
 
 /// The content of an accepted form; a result without the `action` envelope is used as it is.
