@@ -339,7 +339,7 @@ fn a_request_that_gets_no_answer_says_so_wherever_it_is_seen() {
     ];
     let next = items.len() as u64;
     app.update(Message::News(News::Traffic(Batch { items, first: 0, next, missed: 0 }, 0)));
-    let screen = draw(&mut app, 160, 40);
+    let screen = draw(&mut app, 220, 40);
     let row = |screen: &str, what: &str| {
         screen
             .lines()
@@ -348,23 +348,23 @@ fn a_request_that_gets_no_answer_says_so_wherever_it_is_seen() {
             .to_owned()
     };
     let read = row(&screen, "call read");
-    assert!(read.contains('✗') && read.contains("no answer: the server went"), "{screen}");
+    assert!(read.contains('✗') && read.contains("⚠ no answer: "), "{screen}");
     assert!(row(&screen, "call write").contains('✓'), "{screen}");
     let listens = row(&screen, "subscriptions/listen");
     assert!(!listens.contains('✗'), "its end is no failure: {screen}");
     press(&mut app, KeyCode::Char('g'), KeyModifiers::NONE);
-    let screen = draw(&mut app, 160, 40);
-    let answer = row(&screen, "none: the server went away");
+    let screen = draw(&mut app, 220, 40);
+    let answer = row(&screen, "none: the server went");
     assert!(answer.contains("answer"), "{screen}");
     press(&mut app, KeyCode::Char('!'), KeyModifiers::NONE);
-    let why = draw(&mut app, 160, 40);
+    let why = draw(&mut app, 220, 40);
     assert!(why.contains("no answer: the server went away: exit code 3"), "{why}");
     press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
-    draw(&mut app, 160, 40);
+    draw(&mut app, 220, 40);
     press(&mut app, KeyCode::Char('v'), KeyModifiers::NONE);
-    draw(&mut app, 160, 40);
+    draw(&mut app, 220, 40);
     press(&mut app, KeyCode::Char('g'), KeyModifiers::NONE);
-    let screen = draw(&mut app, 160, 40);
+    let screen = draw(&mut app, 220, 40);
     assert!(screen.contains("no answer: the server went away: exit code 3 +"), "{screen}");
 }
 
