@@ -146,9 +146,9 @@ pub async fn run_program(
     program: &Path,
     args: &[String],
     input: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<String, String> {
-    let done = run_reading(program, args, input, patience, Stdio::null()).await;
+    let done = run_reading(program, args, input, timeout, Stdio::null()).await;
     done.map_err(|failure| failure.why)
 }
 
@@ -160,16 +160,16 @@ pub async fn query_program(
     program: &Path,
     args: &[String],
     input: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<String, ProgramFailure> {
-    run_reading(program, args, input, patience, Stdio::piped()).await
+    run_reading(program, args, input, timeout, Stdio::piped()).await
 }
 
 async fn run_reading(
     program: &Path,
     args: &[String],
     input: &str,
-    patience: Duration,
+    timeout: Duration,
     stderr: Stdio,
 ) -> Result<String, ProgramFailure> {
     let failed = |why: String| ProgramFailure { why, output: String::new() };
@@ -185,10 +185,13 @@ async fn run_reading(
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let (text, reasons) = tokio::try_join!(read_text(stdout), read_text(stderr))?;
+        let (text, reasons) = tokio::try_join!(read_start(stdout), read_start(stderr))?;
+        let text = String::from_utf8(text).map_err(std::io::Error::other)?;
+        // Reasons are for people: what is no text in them is no failure.
+        let reasons = String::from_utf8_lossy(&reasons).into_owned();
         Ok::<_, std::io::Error>((child.wait().await?, text, reasons))
     };
-    match tokio::time::timeout(patience, run).await {
+    match tokio::time::timeout(timeout, run).await {
         Ok(Ok((status, text, _))) if status.success() => Ok(text),
         Ok(Ok((status, text, reasons))) => {
             Err(ProgramFailure { why: status.to_string(), output: text + &reasons })
@@ -198,13 +201,13 @@ async fn run_reading(
     }
 }
 
-/// The beginning of an output.
-async fn read_text(pipe: Option<impl AsyncRead + Unpin>) -> std::io::Result<String> {
-    let mut text = String::new();
+/// The start of an output.
+async fn read_start(pipe: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
-        pipe.take(MAX_VALUE_BYTES).read_to_string(&mut text).await?;
+        pipe.take(MAX_VALUE_BYTES).read_to_end(&mut bytes).await?;
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 fn attributes(place: &KeyringPlace) -> [String; 6] {
@@ -227,4 +230,22 @@ fn is_program(path: &Path) -> bool {
     #[cfg(not(unix))]
     let runs = true;
     meta.is_file() && runs
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn reasons_that_are_no_text_are_no_failure_and_are_kept_of_one() {
+        let run = async |script: &str| {
+            let args = ["-c".to_owned(), script.to_owned()];
+            query_program(Path::new("/bin/sh"), &args, "", Duration::from_secs(60)).await
+        };
+        let warned = run(r"printf '\377 old' >&2; echo 1.2").await;
+        assert_eq!(warned.as_deref(), Ok("1.2\n"));
+        let failed = run(r"printf '\377 gone' >&2; echo out; exit 3").await.unwrap_err();
+        assert_eq!(failed.output, "out\n\u{fffd} gone");
+        assert!(failed.why.contains('3'), "{failed:?}");
+    }
 }
