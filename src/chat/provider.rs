@@ -638,7 +638,7 @@ fn estimate(reply: &mut ModelReply, tokens: u64) {
     }
 }
 
-/// What the person is told of pictures and sounds that are left out of a request.
+/// The message about pictures and sounds that are left out of a request.
 fn oldest_left_out(count: usize, all: usize, why: &str) -> SafeText {
     let which = match (count, all) {
         (count, all) if count == all => "the pictures and sounds are".to_owned(),

@@ -321,12 +321,12 @@ impl Face {
                 Some(progress) = progressed.recv() => {
                     if let Some(token) = &token {
                         let sent = progress_of(token, &progress);
-                        notify(context, sent.into()).await;
+                        send_notification(context, sent.into()).await;
                     }
                 }
                 Some(notice) = async { next_notice(notices.as_mut()?).await } => {
                     if let Some(logged) = logged_during(&notice, Some(call.line.call), level) {
-                        notify(context, logged).await;
+                        send_notification(context, logged).await;
                     }
                 }
                 outcome = &mut call.outcome => {
@@ -685,7 +685,7 @@ fn protocol_version(context: &RequestContext<RoleServer>) -> Option<ProtocolVers
 }
 
 /// Sends a notification on the stream of a request.
-async fn notify(context: &RequestContext<RoleServer>, notification: ServerNotification) {
+async fn send_notification(context: &RequestContext<RoleServer>, notification: ServerNotification) {
     match session_of(context) {
         Some(session) => session.notify(notification).await,
         None => _ = context.peer.send_notification(notification).await,
@@ -693,7 +693,10 @@ async fn notify(context: &RequestContext<RoleServer>, notification: ServerNotifi
 }
 
 /// Sends a request on the stream of another one; returns the answer, unless the client has gone.
-async fn request(context: &RequestContext<RoleServer>, request: ServerRequest) -> Option<Answer> {
+async fn send_request(
+    context: &RequestContext<RoleServer>,
+    request: ServerRequest,
+) -> Option<Answer> {
     let answer = match session_of(context) {
         Some(session) => session.request(request).await,
         None => match context.peer.send_request(request).await {
@@ -804,7 +807,7 @@ async fn forward(context: &RequestContext<RoleServer>, ask: BridgedRequest) {
     };
     let reply = tokio::select! {
         biased;
-        reply = request(context, ServerRequest::CustomRequest(sent)) => reply,
+        reply = send_request(context, ServerRequest::CustomRequest(sent)) => reply,
         () = absent => Some(unanswered(&ask.request.kind)),
     };
     let _ = ask.reply.send(reply);

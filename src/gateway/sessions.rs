@@ -89,7 +89,7 @@ pub(super) trait SessionServer: Send + Sync {
 /// A session after its handshake.
 struct RunningSession {
     /// What the client said of itself, with the protocol version that was agreed on.
-    client: Arc<InitializeRequestParams>,
+    client: InitializeRequestParams,
     server: Arc<dyn SessionServer>,
 }
 
@@ -144,7 +144,7 @@ pub(super) struct ClientSession {
     first: Mutex<Option<oneshot::Sender<Box<ClientJsonRpcMessage>>>>,
     /// Set by the handshake.
     running: OnceLock<RunningSession>,
-    /// Whether rmcp has been told that its part, the handshake, is over.
+    /// Whether rmcp has reported the end of its part, the handshake.
     is_released: AtomicBool,
     /// What the client has been asked.
     asked: Mutex<ClientQuestions>,
@@ -195,9 +195,6 @@ pub(crate) struct SessionPipe {
     session: Arc<ClientSession>,
 }
 
-/// A connection that has ended.
-struct EndedPipe;
-
 /// A server that is never asked anything.
 struct NoServer;
 
@@ -207,7 +204,10 @@ impl ServerHandler for NoServer {}
 /// a peer of their own would take 16 kB each.
 fn stand_in() -> Peer<RoleServer> {
     static STAND_IN: OnceLock<Peer<RoleServer>> = OnceLock::new();
-    let ended = || rmcp::service::serve_directly(NoServer, EndedPipe, None).peer().clone();
+    let ended = || {
+        let pipe = (futures::sink::drain(), stream::empty());
+        rmcp::service::serve_directly(NoServer, pipe, None).peer().clone()
+    };
     STAND_IN.get_or_init(ended).clone()
 }
 
@@ -398,12 +398,12 @@ impl SentEvent {
 impl ClientSession {
     /// Ends the handshake: from now on `server` answers.
     pub fn run(&self, client: InitializeRequestParams, server: Arc<dyn SessionServer>) {
-        let _ = self.running.set(RunningSession { client: Arc::new(client), server });
+        let _ = self.running.set(RunningSession { client, server });
     }
 
     /// What the client said of itself, with the protocol version that was agreed on.
     pub fn client(&self) -> Option<&InitializeRequestParams> {
-        self.running.get().map(|running| &*running.client)
+        self.running.get().map(|running| &running.client)
     }
 
     /// Sends a notification to the client.
@@ -581,25 +581,6 @@ impl Transport<RoleServer> for SessionPipe {
         let message = self.first.as_mut()?.await;
         self.first = None;
         message.ok().map(|message| *message)
-    }
-
-    async fn close(&mut self) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
-impl Transport<RoleServer> for EndedPipe {
-    type Error = Infallible;
-
-    fn send(
-        &mut self,
-        _: ServerJsonRpcMessage,
-    ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
-        std::future::ready(Ok(()))
-    }
-
-    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
-        None
     }
 
     async fn close(&mut self) -> Result<(), Infallible> {
@@ -973,7 +954,7 @@ mod tests {
     async fn running(sessions: &ClientSessions, id: &SessionId) -> Arc<ClientSession> {
         let session = sessions.open(Arc::clone(id)).expect("there is room").session;
         session.run(InitializeRequestParams::default(), Arc::new(Silent));
-        sessions.close_session(id).await.expect("told");
+        sessions.close_session(id).await.expect("released");
         session
     }
 
@@ -983,7 +964,7 @@ mod tests {
         let (kept, failed) = (SessionId::from("kept"), SessionId::from("failed"));
         let session = running(&sessions, &kept).await;
         sessions.open(Arc::clone(&failed)).expect("there is room");
-        sessions.close_session(&failed).await.expect("told");
+        sessions.close_session(&failed).await.expect("closed");
         assert_eq!(sessions.ids(), ["kept"], "a handshake that failed leaves nothing");
         assert!(!session.over.is_cancelled());
         sessions.close_session(&kept).await.expect("deleted");

@@ -29,6 +29,17 @@ pub struct AvailableServer {
     pub bundle: Option<(Bundle, PathBuf)>,
 }
 
+/// What is given to a server beside what its publisher says of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GivenValues {
+    /// More arguments of its command, after its own.
+    pub arguments: Vec<String>,
+    /// Variables of its environment.
+    pub variables: Pairs,
+    /// Headers of the requests to it.
+    pub headers: Pairs,
+}
+
 impl AvailableServer {
     /// The inputs that its entry refers to.
     pub fn needed(&self) -> impl Iterator<Item = &ServerInput> {
@@ -79,20 +90,7 @@ impl AvailableServer {
         out.extend(review.dangers.iter().map(|danger| ("careful", SafeText::line(danger))));
         out
     }
-}
 
-/// What is given to a server beside what its publisher says of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GivenValues {
-    /// More arguments of its command, after its own.
-    pub arguments: Vec<String>,
-    /// Variables of its environment.
-    pub variables: Pairs,
-    /// Headers of the requests to it.
-    pub headers: Pairs,
-}
-
-impl AvailableServer {
     /// Puts into its entry what the user gives it; `name` is that of the entry. Arguments are taken as
     /// they are, `${NAME}` in variables and headers is expanded. A variable or header that the server
     /// asks for answers that; the value of one that is named like a secret goes to the store.

@@ -77,7 +77,7 @@ const MAX_RESPONSE_BYTES: usize = 64 << 10;
 const HOOK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pauses before a question is put again that nobody has answered, within the timeout: the service
 /// was restarting, or had closed a connection that was kept.
-const ASK_PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
+const RETRY_INTERVALS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
 
 /// Why a question has no answer.
 struct NoVerdict {
@@ -140,7 +140,7 @@ impl PolicyHook {
         let mut last = None;
         let asked = async {
             self.has_room(subject.result)?;
-            self.ask_patiently(&question, &mut last).await
+            self.ask_with_retries(&question, &mut last).await
         };
         let asked = tokio::time::timeout(patience.unwrap_or(HOOK_TIMEOUT), asked).await;
         let failure = match asked {
@@ -197,12 +197,12 @@ impl PolicyHook {
     }
 
     /// Asks, and again where nobody has answered; `last` is why there was no answer yet.
-    async fn ask_patiently(
+    async fn ask_with_retries(
         &self,
         question: &Question<'_>,
         last: &mut Option<String>,
     ) -> Result<HookAnswer, String> {
-        let mut pauses = ASK_PAUSES.iter();
+        let mut pauses = RETRY_INTERVALS.iter();
         loop {
             let none = match self.ask(question).await {
                 Ok(answer) => return Ok(answer),

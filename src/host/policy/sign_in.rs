@@ -37,7 +37,7 @@ pub struct SignInConfig {
     /// (`realm_access.roles`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<String>,
-    /// The scopes that clients are told to ask for. By default those of tokens that are made here; an
+    /// The scopes that the challenge and the metadata name, for clients to ask for. By default those of tokens that are made here; an
     /// issuer that does not know them may refuse to sign in who asks for them, so name those that it
     /// knows, or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

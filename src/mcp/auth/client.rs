@@ -174,7 +174,7 @@ impl Site {
                 .body(request.to_string().into_bytes())
                 .map_err(AuthFailure::failed)
         };
-        let posted = self.exchange.run_patiently(StepKind::Register, post).await;
+        let posted = self.exchange.run_with_retries(StepKind::Register, post).await;
         let Posted { response, tries } = posted.map_err(NotRegistered::Failed)?;
         let (status, body) = (response.status(), response.body());
         let body: Value = serde_json::from_slice(body).unwrap_or_default();

@@ -508,7 +508,7 @@ impl OAuthHttpClient for Documents {
                 response
             } else {
                 let sent = || Ok(request.request.clone());
-                let answered = self.exchange.run_patiently(kind, sent).await;
+                let answered = self.exchange.run_with_retries(kind, sent).await;
                 let none = |none: AuthFailure| OAuthHttpClientError::from(none.reason());
                 answered.map_err(none)?.response
             };

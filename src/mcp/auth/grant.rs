@@ -434,7 +434,7 @@ async fn post(
 ) -> Result<Posted, AuthFailure> {
     // Each has an assertion and a proof of its own: they are good once.
     let request = || request_of(endpoint, caller, form);
-    exchange.run_patiently(kind, request).await
+    exchange.run_with_retries(kind, request).await
 }
 
 /// Whether a request is sent again that nobody has answered, by the status of an answer: the
@@ -582,7 +582,7 @@ impl TokenClient {
     ///
     /// # Errors
     /// The address, why there was no response, and how often it was tried.
-    pub(super) async fn run_patiently(
+    pub(super) async fn run_with_retries(
         &self,
         kind: StepKind,
         request: impl Fn() -> Result<http::Request<Vec<u8>>, AuthFailure>,
