@@ -1,5 +1,5 @@
 //! What is wrong beside a single answer: the list of tools, answers that depend on earlier calls, work
-//! that grows faster than its input.
+//! that grows faster than its input, memory that grows with every call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,15 @@ const MAX_LONG_PLACES: usize = 4;
 const MIN_STEEP_GROWTH: f64 = 2.8;
 /// How often a call is timed: the quickest counts.
 const MAX_TIMED_CALLS: usize = 3;
+
+/// Calls of each tool in one round of the look at the memory.
+const MEMORY_ROUND_CALLS: usize = 64;
+/// Longest time of one tool in such a round.
+const MEMORY_TOOL_TIMEOUT: Duration = Duration::from_millis(400);
+/// Growth in one round that counts, in bytes.
+const MEMORY_GROWTH_BYTES: u64 = 3 << 20;
+/// Time between two looks at the memory: what is read is kept for half a second.
+const MEMORY_INTERVAL: Duration = Duration::from_millis(600);
 
 impl Fuzzer<'_> {
     /// Adds what the server did wrong before anything was called: entries of its list that had to be
@@ -249,6 +258,81 @@ impl Fuzzer<'_> {
             }
         }
         quickest
+    }
+
+    /// Looks for memory that keeps growing: rounds of the same calls after a warm-up; then which
+    /// half of the tools it is, and so on.
+    pub(super) async fn memory(&mut self, runs: &[ToolRun]) {
+        if runs.is_empty() {
+            return;
+        }
+        if self.probe.memory().is_none() {
+            // What was read before the server was started does not know it.
+            tokio::time::sleep(MEMORY_INTERVAL).await;
+        }
+        if self.probe.memory().is_none() || self.probe.restart().await.is_err() {
+            return;
+        }
+        let all: Vec<&ToolRun> = runs.iter().collect();
+        // The first round fills caches.
+        for round in 0..3 {
+            let grown = self.grown(&all).await;
+            if round > 0 && grown < MEMORY_GROWTH_BYTES {
+                return;
+            }
+        }
+        let mut open: Vec<Vec<&ToolRun>> = vec![all];
+        while let Some(group) = open.pop() {
+            let grown = self.grown(&group).await;
+            if grown < MEMORY_GROWTH_BYTES {
+                continue;
+            }
+            let [run] = group.as_slice() else {
+                let (left, right) = group.split_at(group.len() / 2);
+                open.push(left.to_vec());
+                open.push(right.to_vec());
+                continue;
+            };
+            let megabytes = grown as f64 / 1e6;
+            let message = format!(
+                "the memory of the server grows by {megabytes:.1} MB with every {MEMORY_ROUND_CALLS} \
+                 calls of the same arguments"
+            );
+            let case = FuzzCase {
+                arguments: run.smallest.clone(),
+                place: String::new(),
+                what: "the smallest arguments".to_owned(),
+                kind: CaseKind::Valid,
+            };
+            self.add(run, case, "fuzz/memory", Severity::Warning, message);
+        }
+    }
+
+    /// By how much the memory grows in one round.
+    async fn grown(&mut self, runs: &[&ToolRun]) -> u64 {
+        let is_quick = |run: &&&ToolRun| {
+            let most = MEMORY_TOOL_TIMEOUT / MEMORY_ROUND_CALLS as u32;
+            run.pace.is_some_and(|pace| pace <= most)
+        };
+        let (quick, slow): (Vec<&&ToolRun>, Vec<&&ToolRun>) = runs.iter().partition(is_quick);
+        // Without a stop between one tool and the next: that would take longer than the calls.
+        let calls = quick.iter().flat_map(|run| vec![run.smallest_call(); MEMORY_ROUND_CALLS]);
+        let calls: Vec<ProbeCall<'_>> = calls.collect();
+        let made = if calls.is_empty() { Vec::new() } else { self.probe.call_all(&calls).await };
+        let left = if made.len() < calls.len() { quick } else { Vec::new() };
+        for run in left.into_iter().chain(slow) {
+            let began = Instant::now();
+            let mut left = MEMORY_ROUND_CALLS;
+            while left > 0 && began.elapsed() <= MEMORY_TOOL_TIMEOUT {
+                let many = self.probe.group_size().min(left);
+                let _ = self.probe.call_all(&vec![run.smallest_call(); many]).await;
+                left -= many;
+            }
+        }
+        tokio::time::sleep(MEMORY_INTERVAL).await;
+        let now = self.probe.memory().unwrap_or_default();
+        let before = std::mem::replace(&mut self.memory, now);
+        now.saturating_sub(before)
     }
 }
 
