@@ -5,7 +5,6 @@
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt as _};
 use memchr::memmem;
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 
 /// The form of answers that a client can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AnswerForm {
+pub(crate) enum AnswerForm {
     Either,
     Json,
     Events,
@@ -29,29 +28,31 @@ pub(crate) struct JsonOnly;
 /// Largest refusal that is rewritten, in bytes.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
-/// Serves each client in the form that it accepts.
-pub(crate) async fn negotiate(mut request: Request, next: Next) -> Response {
-    let is_post = request.method() == Method::POST;
+/// Chooses the form of the answer, and asks for both forms in the name of the client; `None` when it
+/// can read neither.
+pub(crate) fn negotiate(request: &mut Request) -> Option<AnswerForm> {
     let form = match accepted(request.headers()) {
         Some(AnswerForm::Json) if request.method() == Method::GET => None,
         form => form,
-    };
-    let Some(form) = form else {
-        let message = "Not Acceptable: answers are application/json or text/event-stream";
-        return (StatusCode::NOT_ACCEPTABLE, message).into_response();
-    };
+    }?;
     let both = HeaderValue::from_static("application/json, text/event-stream");
     request.headers_mut().insert(header::ACCEPT, both);
     if form == AnswerForm::Json {
         request.extensions_mut().insert(JsonOnly);
     }
-    let response = next.run(request).await;
-    match form {
-        AnswerForm::Json if has_type(&response, "text/event-stream") => as_json(response).await,
-        AnswerForm::Events if is_post && has_type(&response, "application/json") => {
-            as_event(response)
+    Some(form)
+}
+
+impl AnswerForm {
+    /// Puts an answer into this form.
+    pub async fn shape(self, response: Response, is_post: bool) -> Response {
+        match self {
+            Self::Json if has_type(&response, "text/event-stream") => as_json(response).await,
+            Self::Events if is_post && has_type(&response, "application/json") => {
+                as_event(response)
+            }
+            Self::Either | Self::Json | Self::Events => response,
         }
-        AnswerForm::Either | AnswerForm::Json | AnswerForm::Events => response,
     }
 }
 

@@ -4,10 +4,9 @@
 
 use std::collections::HashSet;
 
-use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
+use axum::body::{Bytes, to_bytes};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures::future::join_all;
 use serde::Deserialize;
@@ -16,7 +15,6 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::accept::{as_json, as_rpc};
-use super::guard::MAX_BODY_BYTES;
 use protocol::RpcCode;
 
 /// Most messages of one batch.
@@ -87,21 +85,14 @@ pub(crate) fn read(text: &[u8]) -> Result<Vec<BatchMessage>, String> {
     Ok(messages)
 }
 
-/// Serves the messages of a batch; passes everything else on.
-pub(crate) async fn batch(request: Request, next: Next) -> Response {
-    if request.method() != Method::POST {
-        return next.run(request).await;
-    }
-    let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, MAX_BODY_BYTES).await else {
-        let message = format!("Payload Too Large: request body exceeds {MAX_BODY_BYTES} bytes");
-        return (StatusCode::PAYLOAD_TOO_LARGE, message).into_response();
-    };
-    if !is_batch(&body) {
-        return next.run(Request::from_parts(parts, body.into())).await;
-    }
+/// Answers a batch; `serve` answers one message of it.
+pub(crate) async fn batch<F: Future<Output = Response>>(
+    parts: &Parts,
+    body: &[u8],
+    serve: impl Fn(Parts, Bytes) -> F,
+) -> Response {
     let messages = if has_batches(&parts.headers) {
-        read(&body)
+        read(body)
     } else {
         Err(format!("Invalid request: batches ended with revision {LAST_REVISION}"))
     };
@@ -118,10 +109,9 @@ pub(crate) async fn batch(request: Request, next: Next) -> Response {
     };
     let served = messages.iter().map(|message| {
         let mut parts = parts.clone();
-        let body = Body::from(message.text.get().to_owned());
-        parts.headers.insert(header::CONTENT_LENGTH, message.text.get().len().into());
-        let next = next.clone();
-        async move { next.run(Request::from_parts(parts, body)).await }
+        let body = Bytes::from(message.text.get().to_owned());
+        parts.headers.insert(header::CONTENT_LENGTH, body.len().into());
+        serve(parts, body)
     });
     let responses = join_all(served).await;
     // A session that is over, or a token that is none, is so for all of them.

@@ -1,14 +1,15 @@
-//! Requests in open sessions over HTTP (basic/transports up to 2025-11-25, "Sending Messages to the
-//! Server"). An answer that is ready at once is sent as one JSON document, without the event stream
-//! that rmcp uses for every answer. Everything else is passed to rmcp's service.
+//! MCP over HTTP, from the head of a request to its answer (basic/transports, "Streamable HTTP"). In
+//! an open session (up to 2025-11-25, "Sending Messages to the Server") an answer that is ready at once
+//! is sent as one JSON document, without the event stream that rmcp uses for every answer. Everything
+//! else is passed to rmcp's service.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::to_bytes;
-use axum::extract::{Request, State};
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::Request;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::{Stream, StreamExt as _};
@@ -17,72 +18,112 @@ use rmcp::model::{
     CallToolRequest, ClientJsonRpcMessage, ClientRequest, GetExtensions as _, GetMeta as _,
     JsonRpcRequest, ProtocolVersion, RequestId,
 };
+use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::accept::negotiate;
+use super::batch::{batch, is_batch};
 use super::guard::MAX_BODY_BYTES;
+use super::mcp::Face;
 use super::misfit::{flaw, misfit};
 use super::raw::{SentNumbers, Whole, splice, to_text};
-use super::sessions::is_answer;
+use super::sessions::{ClientSessions, is_answer};
 use super::state::Gateway;
 
-/// Answers a request of an open session; passes everything else on. `stop` ends streams of events.
-pub(crate) async fn direct(
-    State((gateway, stop)): State<(Arc<Gateway>, CancellationToken)>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let passed_on = async |mut request: Request| {
+/// Answers MCP over HTTP: in the form that its client accepts, message by message, each within its
+/// session.
+pub(crate) struct Endpoint {
+    gateway: Arc<Gateway>,
+    /// Ends streams of events.
+    stop: CancellationToken,
+    rmcp: StreamableHttpService<Face, ClientSessions>,
+}
+
+impl Endpoint {
+    pub fn new(
+        gateway: Arc<Gateway>,
+        stop: CancellationToken,
+        rmcp: StreamableHttpService<Face, ClientSessions>,
+    ) -> Self {
+        Self { gateway, stop, rmcp }
+    }
+
+    /// Answers one request.
+    pub async fn answer(&self, mut request: Request) -> Response {
+        let Some(form) = negotiate(&mut request) else {
+            let message = "Not Acceptable: answers are application/json or text/event-stream";
+            return (StatusCode::NOT_ACCEPTABLE, message).into_response();
+        };
+        let is_post = request.method() == Method::POST;
+        let response = self.serve(request).await;
+        form.shape(response, is_post).await
+    }
+
+    async fn serve(&self, request: Request) -> Response {
+        if request.method() != Method::POST {
+            return self.pass_on(request).await;
+        }
+        let (parts, body) = request.into_parts();
+        let Ok(mut body) = to_bytes(body, MAX_BODY_BYTES).await else {
+            let message = format!("Payload Too Large: request body exceeds {MAX_BODY_BYTES} bytes");
+            return (StatusCode::PAYLOAD_TOO_LARGE, message).into_response();
+        };
+        if let Some(rest) = body.strip_prefix(b"\xef\xbb\xbf") {
+            body = body.slice_ref(rest);
+        }
+        if is_batch(&body) {
+            return batch(&parts, &body, |parts, body| self.post(parts, body)).await;
+        }
+        self.post(parts, body).await
+    }
+
+    /// Answers one message; by rmcp where it is no request of an open session.
+    async fn post(&self, mut parts: Parts, mut body: Bytes) -> Response {
+        match SentNumbers::read(&body) {
+            Ok(None) => {}
+            Ok(Some((readable, numbers))) => {
+                body = readable.into();
+                parts.headers.insert(header::CONTENT_LENGTH, body.len().into());
+                parts.extensions.insert(numbers);
+            }
+            Err(why) => return (StatusCode::PAYLOAD_TOO_LARGE, why).into_response(),
+        }
+        let sessions = &self.gateway.sessions;
+        let session = is_plain(&parts).then(|| parts.headers.get("mcp-session-id")).flatten();
+        let session = session.and_then(|session| session.to_str().ok()).map(SessionId::from);
+        let session = session.filter(|session| sessions.answers(session));
+        let message = session.as_ref().and_then(|_| request_of(&body));
+        let (Some(session), Some(mut message)) = (session, message) else {
+            let kind = parts.headers.get(header::CONTENT_TYPE);
+            let kind = kind.map_or(&b""[..], HeaderValue::as_bytes);
+            let is_json = kind.to_ascii_lowercase().starts_with(b"application/json");
+            return match refusal(&body, &parts.headers).filter(|_| is_json) {
+                Some(refusal) => refusal,
+                None => self.pass_on(Request::from_parts(parts, body.into())).await,
+            };
+        };
+        message.request.extensions_mut().insert(parts);
+        let message = ClientJsonRpcMessage::Request(message);
+        let Ok((first, later)) = sessions.begin(&session, message).await else {
+            return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
+        };
+        if let [_, answer] = &first[..]
+            && is_answer(answer)
+        {
+            let body = to_text(&answer.message).unwrap_or_default();
+            return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
+        }
+        let stop = self.stop.clone().cancelled_owned();
+        stream(futures::stream::iter(first).chain(later).take_until(stop))
+    }
+
+    async fn pass_on(&self, mut request: Request) -> Response {
         let whole = Whole::default();
         request.extensions_mut().insert(whole.clone());
-        splice(next.run(request).await, whole)
-    };
-    if request.method() != Method::POST {
-        return passed_on(request).await;
+        splice(self.rmcp.handle(request).await.map(Body::new), whole)
     }
-    let session = is_plain(&request).then(|| request.headers().get("mcp-session-id")).flatten();
-    let session = session.and_then(|session| session.to_str().ok()).map(SessionId::from);
-    let (mut parts, body) = request.into_parts();
-    let Ok(mut body) = to_bytes(body, MAX_BODY_BYTES).await else {
-        let message = format!("Payload Too Large: request body exceeds {MAX_BODY_BYTES} bytes");
-        return (StatusCode::PAYLOAD_TOO_LARGE, message).into_response();
-    };
-    if let Some(rest) = body.strip_prefix(b"\xef\xbb\xbf") {
-        body = body.slice_ref(rest);
-    }
-    match SentNumbers::read(&body) {
-        Ok(None) => {}
-        Ok(Some((readable, numbers))) => {
-            body = readable.into();
-            parts.headers.insert(header::CONTENT_LENGTH, body.len().into());
-            parts.extensions.insert(numbers);
-        }
-        Err(why) => return (StatusCode::PAYLOAD_TOO_LARGE, why).into_response(),
-    }
-    let session = session.filter(|session| gateway.sessions.answers(session));
-    let message = session.as_ref().and_then(|_| request_of(&body));
-    let (Some(session), Some(mut message)) = (session, message) else {
-        let kind = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-        let is_json = kind.to_ascii_lowercase().starts_with(b"application/json");
-        return match refusal(&body, &parts.headers).filter(|_| is_json) {
-            Some(refusal) => refusal,
-            None => passed_on(Request::from_parts(parts, body.into())).await,
-        };
-    };
-    message.request.extensions_mut().insert(parts);
-    let message = ClientJsonRpcMessage::Request(message);
-    let Ok((first, later)) = gateway.sessions.begin(&session, message).await else {
-        return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
-    };
-    if let [_, answer] = &first[..]
-        && is_answer(answer)
-    {
-        let body = to_text(&answer.message).unwrap_or_default();
-        return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
-    }
-    let sent = futures::stream::iter(first).chain(later).take_until(stop.cancelled_owned());
-    stream(sent)
 }
 
 /// The answer to a body that is no message: what it lacks, with its id where it has one.
@@ -134,9 +175,9 @@ fn is_legacy(headers: &HeaderMap) -> bool {
 }
 
 /// Whether a request uses nothing that only rmcp handles.
-fn is_plain(request: &Request) -> bool {
-    let headers = request.headers();
-    request.method() == Method::POST
+fn is_plain(parts: &Parts) -> bool {
+    let headers = &parts.headers;
+    parts.method == Method::POST
         && is(headers, header::CONTENT_TYPE, &["application/json"])
         && is(headers, header::ACCEPT, &["application/json", "text/event-stream"])
         && is_legacy(headers)

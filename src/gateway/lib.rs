@@ -16,7 +16,7 @@ mod batch;
 mod bridge;
 mod card;
 mod catalog;
-mod direct;
+mod endpoint;
 mod events;
 mod exposure;
 mod follow;
@@ -51,7 +51,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::extract::Request;
+use axum::routing::{any, get, post};
 use axum::serve::Listener;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -63,6 +64,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use endpoint::Endpoint;
 use guard::MAX_BODY_BYTES;
 use host::Host;
 use state::Gateway;
@@ -104,15 +106,13 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         Arc::clone(&gateway.sessions),
         config,
     );
-    let direct = (Arc::clone(gateway), stop.child_token());
-    let mcp = Router::new()
-        .route_service("/mcp", service.clone())
-        .route_service("/mcp/", service.clone())
-        .route_service("/mcp/p/{profile}", service.clone())
-        .route_service("/mcp/p/{profile}/", service)
-        .layer(axum::middleware::from_fn_with_state(direct, direct::direct))
-        .layer(axum::middleware::from_fn(batch::batch))
-        .layer(axum::middleware::from_fn(accept::negotiate));
+    // One handler, not layers: each of those clones and boxes all that is below it, for every request.
+    let endpoint = Endpoint::new(Arc::clone(gateway), stop.child_token(), service);
+    let endpoint = Arc::new(endpoint);
+    let answer = any(move |request: Request| {
+        let endpoint = Arc::clone(&endpoint);
+        async move { endpoint.answer(request).await }
+    });
     let site = axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::site);
     let beside = beside.unwrap_or_default().layer(site);
     Router::new()
@@ -141,7 +141,10 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         .route("/servers/restart", post(rest::restart))
         .route("/metrics", get(rest::metrics))
         .layer(axum::extract::DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .merge(mcp)
+        .route("/mcp", answer.clone())
+        .route("/mcp/", answer.clone())
+        .route("/mcp/p/{profile}", answer.clone())
+        .route("/mcp/p/{profile}/", answer)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::guard))
         .with_state(Arc::clone(gateway))
         .merge(beside)

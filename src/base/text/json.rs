@@ -102,6 +102,9 @@ pub fn exact(text: &str) -> Result<Value, String> {
 
 /// The first number in a JSON text that parsing would change.
 fn lossy_number(text: &str) -> Option<&str> {
+    if has_short_integers_only(text) {
+        return None;
+    }
     number_tokens(text).map(|token| token.as_str()).find(|token| is_lossy(token))
 }
 
@@ -348,7 +351,9 @@ impl WrittenNumbers {
     fn collect(text: &str, is_wanted: fn(&str) -> bool) -> Result<Self, String> {
         const ENTRY_BYTES: usize = size_of::<(String, Box<RawValue>)>();
         let (mut found, mut room) = (BTreeMap::new(), Self::MAX_NUMBERS_BYTES);
-        if !number_tokens(text).any(|token| is_wanted(token.as_str())) {
+        if has_short_integers_only(text)
+            || !number_tokens(text).any(|token| is_wanted(token.as_str()))
+        {
             return Ok(Self(found));
         }
         let mut open = Vec::new();
@@ -436,6 +441,9 @@ fn rounded(token: &str) -> Option<Number> {
 
 /// A text whose numbers beyond the range of a double are replaced by the largest one.
 pub fn within_range(text: &str) -> Cow<'_, str> {
+    if has_short_integers_only(text) {
+        return text.into();
+    }
     let is_beyond = |token: &Match<'_>| {
         let token = token.as_str();
         token.parse::<f64>().is_ok_and(f64::is_infinite)
@@ -509,6 +517,28 @@ fn tokens(text: &str) -> impl Iterator<Item = Match<'_>> {
     TOKENS.iter().flat_map(move |token| token.find_iter(text))
 }
 
+/// Whether every number of a JSON text is an integer of at most 15 digits without a leading zero,
+/// which parsing keeps as it is written. Most texts are so, and it is seen without their tokens; a
+/// string that holds something else counts as a number.
+fn has_short_integers_only(text: &str) -> bool {
+    const MAX_INTEGER_DIGITS: usize = 15;
+    let text = text.as_bytes();
+    let mut at = 0;
+    while let Some(digit) = text[at..].iter().position(u8::is_ascii_digit) {
+        let begin = at + digit;
+        let digits = text[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let before = begin.checked_sub(1).map(|before| text[before]);
+        let is_integer =
+            before != Some(b'.') && !matches!(text.get(begin + digits), Some(b'.' | b'e' | b'E'));
+        let has_leading_zero = text[begin] == b'0' && (digits > 1 || before == Some(b'-'));
+        if !is_integer || has_leading_zero || digits > MAX_INTEGER_DIGITS {
+            return false;
+        }
+        at = begin + digits;
+    }
+    true
+}
+
 /// The numbers of a JSON text.
 fn number_tokens(text: &str) -> impl Iterator<Item = Match<'_>> {
     tokens(text)
@@ -527,6 +557,39 @@ mod tests {
         assert!(!text.chars().any(|c| c.is_control() || unsafe_to_print(c)), "{text:?}");
         let back: serde_json::Value = serde_json::from_str(&text).expect("valid JSON");
         assert_eq!(back[nasty][0], nasty);
+    }
+
+    #[test]
+    fn what_is_seen_without_tokens_is_what_their_numbers_say() {
+        let texts = [
+            "",
+            "0",
+            "[-1,7]",
+            "{\"a\":999999999999999}",
+            "[0, 10, -20]",
+            "\"no number\"",
+            "[1000000000000000]",
+            "1e3",
+            "1E400",
+            "-0",
+            "1.50",
+            "[1.0]",
+            "1e-400",
+            "0.1",
+            "-0.0",
+            "18446744073709551616",
+            "{\"at\":\"2026-11-05\",\"n\":3}",
+            "[123456789012345678]",
+        ];
+        for text in texts {
+            if has_short_integers_only(text) {
+                let odd = |token: Match<'_>| is_lossy(token.as_str()) || is_changed(token.as_str());
+                assert!(!number_tokens(text).any(odd), "{text}");
+            }
+        }
+        let plain: Vec<_> =
+            texts.into_iter().filter(|text| has_short_integers_only(text)).collect();
+        assert_eq!(plain, texts[..6]);
     }
 
     #[test]
