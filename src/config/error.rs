@@ -183,6 +183,8 @@ pub enum Denial {
     Tool,
     /// Consent is needed, and nobody could be asked for it.
     Unasked,
+    /// The arguments are larger than a limit permits.
+    Size,
 }
 
 /// A JSON-RPC error object as the server sent it (JSON-RPC 2.0, section 5.1).

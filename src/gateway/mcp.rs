@@ -922,7 +922,13 @@ impl ServerHandler for Face {
         }
         client.allows(AccessScope::ToolsCall)?;
         let what = (PolicyAction::Call, TargetKind::Tool);
-        let (server, name) = self.gateway.find(&client, what, &called).await?;
+        let (server, name) = match self.gateway.find(&client, what, &called).await {
+            Ok(found) => found,
+            Err(outside) => {
+                reply(&context, outside.into_tool_result()?, false);
+                return Ok(CallToolResult::default().into());
+            }
+        };
         let arguments = Value::Object(arguments.unwrap_or_default());
         let (kind, server) = (what.1, Some(server));
         let operation = McpOperation { kind, server, name, arguments, numbers };

@@ -11,6 +11,10 @@ use base::text::json::WrittenValue;
 use config::error::{Denial, Error, ErrorCode};
 use host::{AccessScope, CallOutcome, OutsideCode, OutsideError};
 
+/// Member of `_meta` of a tool's result that says in terms for programs why the gateway made it: the
+/// code, how long to wait, and the server.
+const REFUSAL_KEY: &str = "mcpdeck/error";
+
 /// An error for a client of the gateway.
 #[derive(Debug)]
 pub(crate) struct Outside {
@@ -118,6 +122,48 @@ impl Outside {
         &self.error.message
     }
 
+    /// What the caller of a tool is told: a result, so that a model reads why it was refused and when
+    /// to try again (2025-11-25, tools, error handling: "tool execution errors"). An
+    /// unknown tool, an error that the server itself sent, and a fault of this program are errors of
+    /// the protocol.
+    ///
+    /// # Errors
+    /// The error of the protocol.
+    pub fn into_tool_result(self) -> Result<Value, ErrorData> {
+        let is_for_models = match self.error.code {
+            OutsideCode::PermissionDenied
+            | OutsideCode::ScopeRequired
+            | OutsideCode::ServerUnavailable
+            | OutsideCode::CircuitOpen
+            | OutsideCode::ToolNotAllowed
+            | OutsideCode::ToolTimeout
+            | OutsideCode::RateLimited
+            | OutsideCode::BudgetExceeded => true,
+            OutsideCode::ToolFailed => self.error.rpc.is_none(),
+            OutsideCode::ProtocolError => self.status == StatusCode::UNPROCESSABLE_ENTITY,
+            _ => false,
+        };
+        if !is_for_models {
+            return Err(self.into());
+        }
+        let about = self.data();
+        let text = self.error.message;
+        Ok(json!({
+            "content": [{"type": "text", "text": text}],
+            "isError": true,
+            "_meta": {REFUSAL_KEY: about},
+        }))
+    }
+
+    /// What programs make something of: everything but the message.
+    fn data(&self) -> Value {
+        let mut data = self.to_json()["error"].take();
+        if let Some(data) = data.as_object_mut() {
+            data.shift_remove("message");
+        }
+        data
+    }
+
     /// The body of a REST response.
     fn to_json(&self) -> Value {
         let mut error = json!(self.error);
@@ -143,10 +189,7 @@ impl From<Outside> for rmcp::ErrorData {
             }
             _ => RpcCode::INTERNAL_ERROR,
         };
-        let mut data = outside.to_json()["error"].take();
-        if let Some(data) = data.as_object_mut() {
-            data.shift_remove("message");
-        }
+        let data = outside.data();
         Self::new(code, outside.error.message, Some(data))
     }
 }
@@ -173,9 +216,8 @@ impl From<&Error> for Outside {
     }
 }
 
-/// The result of an operation for an MCP client that called `target`. A tool's invalid arguments are
-/// a result too: the model that made the mistake shall read it (2025-11-25, tools, error handling:
-/// "input validation errors").
+/// The result of an operation for an MCP client that called `target`; that of a tool also where the
+/// call was refused (see [`Outside::into_tool_result`]).
 ///
 /// # Errors
 /// What the client is told instead of a result.
@@ -187,11 +229,10 @@ pub(crate) fn settled(
 ) -> Result<WrittenValue, ErrorData> {
     match outcome {
         Ok(outcome) => Ok(outcome.result.into_written()),
-        Err(error) if is_tool && error.code == ErrorCode::Validation => {
-            let text = OutsideError::from_error(&error).message;
-            Ok(json!({"content": [{"type": "text", "text": text}], "isError": true}).into())
+        Err(error) => {
+            let outside = Outside::about(&error, target, client);
+            if is_tool { outside.into_tool_result().map(Into::into) } else { Err(outside.into()) }
         }
-        Err(error) => Err(Outside::about(&error, target, client).into()),
     }
 }
 

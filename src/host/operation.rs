@@ -129,7 +129,7 @@ impl Operation {
             let principal = &admission.principal;
             let decision = point.decide(principal, PolicyAction::Call, &self.slot, what);
             if !decision.is_visible() {
-                point.block(principal, PolicyAction::Call, &self.target, &decision);
+                point.block_by(principal, PolicyAction::Call, &self.target, &decision);
                 return Err(decision.refusal(&self.target, TargetKind::Tool));
             }
         }
@@ -585,7 +585,6 @@ impl Operation {
             }
             Err(no_consent) => no_consent,
         };
-        self.shared.policy.block(principal, PolicyAction::Call, full, decision);
         let is_unasked = no_consent.is_some();
         let message = match no_consent {
             Some(why) if is_model => {
@@ -608,6 +607,33 @@ impl Operation {
         principal.is_person()
             || matches!(principal.origin, Origin::Chat(_) | Origin::App(_))
                 && principal.client().is_none()
+    }
+
+    /// Records that the operation was refused, for whatever reason.
+    fn refused(&self, error: &Error) {
+        let Some(admission) = &self.admission else { return };
+        // A denial is recorded where it is decided, by its rule.
+        let is_decision =
+            |denial: &Denial| matches!(denial, Denial::NotGranted | Denial::Scope | Denial::Tool);
+        if error.denial.as_ref().is_some_and(is_decision) {
+            return;
+        }
+        let rule = admission.decision.rule.as_deref();
+        let why = match &error.help {
+            Some(help) if error.code == ErrorCode::PermissionDenied => {
+                format!("{} ({help})", error.message)
+            }
+            _ => error.message.clone(),
+        };
+        let action = match self.request {
+            Request::ReadResource { .. } => PolicyAction::Read,
+            Request::GetPrompt { .. } => PolicyAction::Prompt,
+            Request::Complete { .. } => PolicyAction::Complete,
+            Request::Subscribe { .. } | Request::Unsubscribe { .. } => PolicyAction::Subscribe,
+            _ => PolicyAction::Call,
+        };
+        let full = self.full_name();
+        self.shared.policy.block((&admission.principal, action, &full), rule, &why);
     }
 
     /// Records what the caller's run has read.
@@ -885,6 +911,10 @@ impl Flight {
             result = outcome.as_ref().ok().and_then(|o| serde_json::to_string(&o.result).ok());
         }
         let error = outcome.as_ref().err();
+        let is_sent = self.row.pending.bytes.totals().1 > 0;
+        if let Some(error) = error.filter(|error| is_refusal(error, is_sent)) {
+            operation.refused(error);
+        }
         if let Some(audit) = &mut self.audit {
             let arguments = || operation.arguments().map(|arguments| hash_of_value(arguments));
             audit.event.arguments = arguments().filter(|_| audit.call.get().is_none());

@@ -687,7 +687,7 @@ fn a_token_sees_and_calls_what_it_was_granted_and_nothing_else() {
     let called = service.mcp(&reader.token, &session, &call(2, "greeter__greet")).message();
     assert_eq!(called["result"]["content"][0]["text"], "Hello Bo!", "{called}");
     let refused = service.mcp(&reader.token, &session, &call(3, "vendor__odd")).message();
-    assert_eq!(refused["error"]["data"]["code"], "ERR_TOOL_NOT_ALLOWED");
+    assert_eq!(refused["result"]["_meta"]["mcpdeck/error"]["code"], "ERR_TOOL_NOT_ALLOWED");
 
     // A denial overrides the grant; revoking it restores the grant.
     let deny = reader.grant(&["--deny"]);
@@ -759,7 +759,7 @@ fn the_calls_of_a_run_are_counted_over_rest_and_mcp() {
         let params = json!({"name": "vendor__odd", "arguments": {}, "_meta": meta});
         let call = request(1, "tools/call", &params);
         let answer = service.mcp(&reader.token, &[("Mcp-Session-Id", session)], &call).message();
-        answer["error"]["data"]["code"].as_str().map(str::to_owned)
+        answer["result"]["_meta"]["mcpdeck/error"]["code"].as_str().map(str::to_owned)
     };
     let exceeded = Some("ERR_BUDGET_EXCEEDED".to_owned());
     for session in &sessions {

@@ -14,7 +14,7 @@ use super::changes::ServiceChanges;
 use super::principal::{PolicyAction, Principal};
 use base::file::hex;
 use base::{SafeText, Timestamp};
-use config::error::{Error, ErrorCode};
+use config::error::{Denial, Error, ErrorCode};
 use config::is_secret;
 use protocol::{CallId, Payload};
 
@@ -192,6 +192,7 @@ pub(crate) fn is_refusal(error: &Error, is_sent: bool) -> bool {
         ErrorCode::PolicyBlocked | ErrorCode::PermissionDenied | ErrorCode::BudgetExceeded => true,
         // Otherwise it is the server's.
         ErrorCode::RateLimited => !is_sent,
+        ErrorCode::Validation => error.denial == Some(Denial::Size),
         _ => false,
     }
 }

@@ -24,7 +24,8 @@ use super::quotas::{MinuteClaim, QuotaHold, QuotaRefusal, QuotaUse};
 use super::rules::{LimitsConfig, PolicyConfig};
 use crate::call::Origin;
 use crate::policy::principal::Principal;
-use config::error::{Error, ErrorCode};
+use base::human;
+use config::error::{Denial, Error, ErrorCode};
 
 /// Limits in effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -216,6 +217,7 @@ impl LimitRefusal {
     /// The error for the caller.
     pub fn error(self) -> Error {
         let text = str::to_owned;
+        let denial = matches!(self, Self::Arguments(_)).then_some(Denial::Size);
         let (code, message, retry_after) = match self {
             Self::Arguments(most) => {
                 let message =
@@ -233,12 +235,14 @@ impl LimitRefusal {
                 Some(wait),
             ),
             Self::Run { budget: Budget { calls, .. }, ends_in: None } => {
-                let message = format!("the run has made its {calls} calls (`callsPerRun`)");
+                let calls = human::count(calls, "call");
+                let message = format!("the run has made its {calls} (`callsPerRun`)");
                 (ErrorCode::BudgetExceeded, message, None)
             }
             Self::Run { budget: Budget { calls, .. }, ends_in } => {
+                let calls = human::count(calls, "call");
                 let message = format!(
-                    "the run has made its {calls} calls (`callsPerRun`); a new one begins with \
+                    "the run has made its {calls} (`callsPerRun`); a new one begins with \
                      another `runId`, or after five minutes without a call"
                 );
                 (ErrorCode::BudgetExceeded, message, ends_in)
@@ -252,7 +256,7 @@ impl LimitRefusal {
             Self::Quota(refusal) => return refusal.error(),
         };
         let mut error = Error::new(code, message);
-        error.retry_after = retry_after;
+        (error.retry_after, error.denial) = (retry_after, denial);
         error.outage = (code == ErrorCode::RateLimited).then(|| error.message.clone());
         error
     }

@@ -435,7 +435,7 @@ impl CheckPoint {
         asked: &str,
         decision: &Decision,
     ) {
-        self.block(principal, action, asked, decision);
+        self.block_by(principal, action, asked, decision);
         if let Some(audit) = self.audit() {
             let now = self.clock.now();
             // Nothing is sent, so nothing is lost but the line, and the operator is told of that.
@@ -444,18 +444,28 @@ impl CheckPoint {
         }
     }
 
-    /// Records and logs a blocked request.
-    pub fn block(
+    /// Records and logs a request that a decision denies.
+    pub fn block_by(
         &self,
         principal: &Principal,
         action: PolicyAction,
         asked: &str,
         decision: &Decision,
     ) {
-        let why = SafeText::line(&decision.words());
+        self.block((principal, action, asked), decision.rule.as_deref(), &decision.words());
+    }
+
+    /// Records and logs a blocked request: whose, what, of what; the rule, if it was one; and why.
+    pub fn block(
+        &self,
+        (principal, action, asked): (&Principal, PolicyAction, &str),
+        rule: Option<&str>,
+        why: &str,
+    ) {
+        let why = SafeText::line(why);
         tracing::warn!(
             target: "mcpdeck::policy", action = "blocked", principal = %principal,
-            wanted = ?action, rule = decision.rule.as_deref(), "{asked:?}: {why}"
+            wanted = ?action, rule, "{asked:?}: {why}"
         );
         let mut blocked = self.blocked.lock();
         if blocked.len() >= Self::MAX_BLOCKED_REQUESTS {

@@ -384,14 +384,13 @@ impl OutsideError {
                         (Code::ToolNotFound, "the name is ambiguous: write server.name")
                     }
                     ErrorCode::Cancelled => (Code::ToolFailed, "the call was cancelled"),
-                    ErrorCode::CircuitOpen => (
-                        Code::CircuitOpen,
-                        "it failed too often in a row; one call is let through \
-                         to try after the time in `retryAfterMs`",
-                    ),
+                    ErrorCode::CircuitOpen => {
+                        unavailable = format!("it failed too often in a row{}", when(error));
+                        (Code::CircuitOpen, &*unavailable)
+                    }
                     ErrorCode::ServerStartup | ErrorCode::ServerUnavailable => {
                         let why = error.outage.as_deref().unwrap_or("is not available");
-                        unavailable = format!("the server {why}");
+                        unavailable = format!("the server {why}{}", when(error));
                         (Code::ServerUnavailable, &*unavailable)
                     }
                     ErrorCode::Timeout => (Code::ToolTimeout, "no answer in time"),
@@ -400,11 +399,7 @@ impl OutsideError {
                     }
                     ErrorCode::RateLimited => {
                         let limit = error.outage.as_deref().unwrap_or("too many calls");
-                        let when = error.retry_after.map(|after| {
-                            let seconds = after.as_secs_f64().ceil().max(1.0);
-                            format!("; try again in {seconds:.0} s")
-                        });
-                        unavailable = format!("{limit}{}", when.unwrap_or_default());
+                        unavailable = format!("{limit}{}", when(error));
                         (Code::RateLimited, &*unavailable)
                     }
                     _ => (Code::Internal, "the host could not do it"),
@@ -421,6 +416,15 @@ impl OutsideError {
             rpc: error.rpc.clone(),
         }
     }
+}
+
+/// When to try again, in words: those who read a message see nothing else.
+fn when(error: &Error) -> String {
+    let wait = error.retry_after.map(|after| {
+        let seconds = after.as_secs_f64().ceil().max(1.0);
+        format!("; try again in {seconds:.0} s")
+    });
+    wait.unwrap_or_default()
 }
 
 impl fmt::Display for OutsideError {

@@ -616,3 +616,74 @@ fn a_refusal_for_a_limit_says_which_and_when_to_try_again() {
         assert!(answer.body.contains(words), "{answer:?}");
     }
 }
+
+#[test]
+fn whatever_refuses_a_call_a_model_reads_it_and_the_operator_sees_it() {
+    let policy = json!({
+        "ask": ["vendor.fail"],
+        "quotas": [
+            {"name": "minutes", "profiles": ["minutes"], "callsPerMinute": 1},
+            {"name": "days", "profiles": ["days"], "callsPerDay": 1},
+        ],
+        "profiles": {
+            "minutes": {"allow": ["*"]},
+            "days": {"allow": ["*"]},
+            "runs": {"allow": ["*"], "limits": {"callsPerRun": 1}},
+            "often": {"allow": ["*"], "limits": {"callsPerMinute": 1}},
+            "small": {"allow": ["*"], "limits": {"argumentBytes": 20}},
+            "asked": {"allow": ["*"]},
+            "none": {},
+        },
+    });
+    let service = Service::under(&policy);
+    let short = json!({"name": "Ada"});
+    for (profile, tool, arguments, (code, is_timed), words) in [
+        ("minutes", "greeter__greet", &short, ("ERR_RATE_LIMITED", true), "the quota `minutes`"),
+        ("days", "greeter__greet", &short, ("ERR_BUDGET_EXCEEDED", true), "the quota `days`"),
+        ("runs", "greeter__greet", &short, ("ERR_BUDGET_EXCEEDED", true), "`callsPerRun`"),
+        ("often", "greeter__greet", &short, ("ERR_RATE_LIMITED", true), "in a minute"),
+        (
+            "small",
+            "greeter__greet",
+            &json!({"name": "A longer name than that"}),
+            ("ERR_PROTOCOL_ERROR", false),
+            "larger than 20 bytes",
+        ),
+        ("asked", "vendor__fail", &json!({}), ("ERR_PERMISSION_DENIED", false), "a rule asks"),
+        ("none", "greeter__greet", &short, ("ERR_PERMISSION_DENIED", false), "nothing was granted"),
+    ] {
+        let client = service.client(profile);
+        let session = service.session(&client.token);
+        let call = || {
+            let params = json!({"name": tool, "arguments": arguments});
+            let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+            service.mcp(&client.token, &[("Mcp-Session-Id", &session)], &call)
+        };
+        // Some permit one.
+        let first = call().message();
+        let answer = if first["result"]["isError"] == true { first } else { call().message() };
+        let result = &answer["result"];
+        assert_eq!(result["isError"], true, "{profile}: {answer}");
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains(words), "{profile}: {answer}");
+        let about = &result["_meta"]["mcpdeck/error"];
+        assert_eq!(about["code"], code, "{profile}: {answer}");
+        assert_eq!(about["retryAfterMs"].is_u64(), is_timed, "{profile}: {answer}");
+        let auth = service.auth();
+        let accept = [("Authorization", auth.as_str()), ("Accept", "application/json")];
+        let stats = service.send("GET", "/metrics", &accept, "").json();
+        let blocked = stats["blocked"].as_array().unwrap();
+        let own = |it: &&Value| it["origin"] == client.origin.as_str();
+        let own: Vec<&Value> = blocked.iter().filter(own).collect();
+        assert_eq!(own.len(), 1, "{profile}: {stats}");
+        let why = own[0]["why"].as_str().unwrap();
+        assert!(why.contains(words), "{profile}: {stats}");
+    }
+    // A tool that is not there is no call that was refused.
+    let client = service.client("minutes");
+    let session = service.session(&client.token);
+    let params = json!({"name": "greeter__none", "arguments": {}});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let answer = service.mcp(&client.token, &[("Mcp-Session-Id", &session)], &call).message();
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+}
