@@ -13,8 +13,8 @@ use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientCapabilities,
     ClientNotification, ClientRequest, CompleteRequestParams, CompleteResult, CustomNotification,
-    CustomRequest, CustomResult, DetailedTask, ErrorCode as RpcCode, ErrorData, Extensions,
-    GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetSkillRequestParams,
+    CustomRequest, CustomResult, DetailedTask, DiscoverResult, ErrorCode as RpcCode, ErrorData,
+    Extensions, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetSkillRequestParams,
     GetSkillResult, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
     InitializeResult, InputResponses, ListPromptsResult, ListResourceTemplatesResult,
     ListResourcesResult, ListSkillsResult, ListToolsResult, PaginatedRequestParams, ProgressToken,
@@ -201,6 +201,17 @@ impl Face {
             self.gateway.options.clients.introduced(&client.principal(), &name, version.as_str());
         }
         Ok(client)
+    }
+
+    /// What the client of a request is told about the use of the service: how to search.
+    fn instructions(
+        &self,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Option<String>, ErrorData> {
+        let client = self.client(&context.extensions)?;
+        let catalog = self.gateway.catalog(&client, &self.gateway.host.snapshot());
+        let is_search = listing(&self.gateway, &client, &catalog).is_search();
+        Ok(is_search.then(|| SEARCH_INSTRUCTIONS.to_owned()))
     }
 
     fn catalog(&self) -> Arc<ClientCatalog> {
@@ -859,6 +870,17 @@ impl ServerHandler for Face {
             .with_server_info(Implementation::new("mcpdeck", env!("CARGO_PKG_VERSION")))
     }
 
+    /// What this server is and can do, without a session (protocol from 2026-07-28).
+    async fn discover(
+        &self,
+        context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        let versions = ServerHandler::supported_protocol_versions(self).into_owned();
+        let mut result = DiscoverResult::from_server_info(versions, ServerHandler::get_info(self));
+        result.instructions = self.instructions(&context)?;
+        Ok(result)
+    }
+
     async fn list_tools(
         &self,
         page: Option<PaginatedRequestParams>,
@@ -1229,11 +1251,7 @@ impl ServerHandler for Face {
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
         let mut result = self.negotiate_initialize(&request)?;
-        let client = self.client(&context.extensions)?;
-        let catalog = self.gateway.catalog(&client, &self.gateway.host.snapshot());
-        if listing(&self.gateway, &client, &catalog).is_search() {
-            result.instructions = Some(SEARCH_INSTRUCTIONS.to_owned());
-        }
+        result.instructions = self.instructions(&context)?;
         if let Some(session) = session_of(&context) {
             let mut client = request;
             client.protocol_version = result.protocol_version.clone();

@@ -687,3 +687,24 @@ fn whatever_refuses_a_call_a_model_reads_it_and_the_operator_sees_it() {
     let answer = service.mcp(&client.token, &[("Mcp-Session-Id", &session)], &call).message();
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
 }
+
+#[test]
+fn a_client_that_has_to_search_is_told_so_by_every_revision() {
+    let policy = json!({"profiles": {
+        "agent": {"expose": "search", "allow": ["many.*"]},
+        "whole": {"allow": ["many.stripe_*"]},
+    }});
+    let service = serve(many, &policy);
+    for (profile, is_told) in [("agent", true), ("whole", false)] {
+        let token = service.client(profile).token;
+        let begun = service.mcp(&token, &[], &super::initialize()).message();
+        let headers = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "server/discover")];
+        let discover = request(1, "server/discover", &super::modern(json!({}), &json!({})));
+        let known = service.mcp(&token, &headers, &discover).message();
+        assert!(known["result"]["capabilities"]["tools"].is_object(), "{known}");
+        for answer in [begun, known] {
+            let told = answer["result"]["instructions"].as_str().unwrap_or_default();
+            assert_eq!(told.contains("`find_tools`"), is_told, "{answer}");
+        }
+    }
+}
