@@ -237,7 +237,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
                     }
                     warnings = settled => {
                         for warning in warnings.iter().filter(|text| !warned.contains(text)) {
-                            output::complain(&SafeText::line(warning));
+                            output::notice(warning);
                         }
                         warned = warnings;
                     }

@@ -708,3 +708,31 @@ fn a_client_that_has_to_search_is_told_so_by_every_revision() {
         }
     }
 }
+
+#[test]
+fn a_policy_that_cannot_be_used_is_told_of_once_each_time() {
+    let good = json!({"deny": ["vendor.odd"]});
+    let service = Service::under(&good);
+    let file = service.folder.join("mcpdeck.policy.json");
+    let written = |policy: &Value| {
+        let new = service.folder.join("new");
+        std::fs::write(&new, policy.to_string()).unwrap();
+        std::fs::rename(&new, &file).unwrap();
+    };
+    let count = |words: &str| {
+        let told = std::fs::read_to_string(service.folder.join("stderr")).unwrap();
+        told.lines().filter(|line| line.contains(words)).count()
+    };
+    // What writes it may be any of two, at random.
+    for round in 1..=6 {
+        written(&json!({"deny": ["vendor.odd"], "profiles": 5}));
+        while count("what was in force before stays in force") < round {
+            std::thread::park_timeout(POLL);
+        }
+        written(&good);
+        while count("it is used again") < round {
+            std::thread::park_timeout(POLL);
+        }
+        assert_eq!(count("what was in force before stays in force"), round);
+    }
+}
