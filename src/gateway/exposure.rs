@@ -24,11 +24,13 @@ const MAX_BRIEF_CHARS: usize = 300;
 const MAX_BRIEF_PARAMETERS: usize = 24;
 const MAX_BRIEF_VALUES: usize = 8;
 const MAX_BRIEF_SERVERS: usize = 50;
+/// Maximum number of further tools that are named after those of a vague search.
+const MAX_ALSO_TOOLS: usize = 15;
 
 /// What a client is told when its list is a search.
 pub(super) const SEARCH_INSTRUCTIONS: &str = "More tools are available than are listed. Look for \
-    them with `find_tools`, in a few words about what you want to do; what is found can be called \
-    by its name, or with `call_tool`.";
+    them with `find_tools`, by an action and a thing, such as `create calendar event`; what is \
+    found can be called by its name, or with `call_tool`.";
 
 /// A tool of the gateway itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ impl OwnTool {
                 "Finds tools by what they do. Answers with names, descriptions and parameters \
                  (those marked `?` are optional), the best match first.",
                 json!({
-                    "query": name("What you want to do, in a few words"),
+                    "query": name("An action and a thing, such as `create calendar event`"),
                     "server": name("Only tools of this server"),
                     "limit": {
                         "type": "integer", "minimum": 1, "maximum": MAX_FIND_TOOLS,
@@ -142,6 +144,8 @@ pub(super) struct ToolQuery {
 pub(super) struct ToolMatches<'c> {
     pub best: Vec<&'c ClientEntry>,
     pub count: usize,
+    /// The next ones, where the best ones have little of what was asked for.
+    also: Vec<&'c ClientEntry>,
 }
 
 /// What a client's list of tools holds now.
@@ -214,8 +218,10 @@ pub(super) fn look_for<'c>(
         seen.retain(is_meant);
     }
     let found = catalog.index().ranked(&asked.query, &seen);
-    let best = found.iter().take(limit).map(|at| &catalog.tools[*at]).collect();
-    Ok(ToolMatches { best, count: found.len() })
+    let tools = || found.tools.iter().map(|at| &catalog.tools[*at]);
+    let more = if found.is_vague { MAX_ALSO_TOOLS } else { 0 };
+    let (best, also) = (tools().take(limit), tools().skip(limit).take(more));
+    Ok(ToolMatches { best: best.collect(), count: found.tools.len(), also: also.collect() })
 }
 
 /// What a call of one of our own tools means; `None` for any other tool.
@@ -270,12 +276,22 @@ fn find_tools(
     let found = look_for(gateway, client, &catalog, &asked)?;
     if found.best.is_empty() {
         let servers = server_names(&catalog, &seen_tools(gateway, client, &catalog));
-        let hint = "nothing matches: try other words";
+        let hint = "nothing matches: ask for an action and a thing, by other words, or for \
+                    the tools of one `server`";
         return Ok(json!({"tools": [], "hint": hint, "servers": servers}));
     }
     gateway.found.of_client(client).add(&found.best);
     let tools: Vec<Value> = found.best.iter().map(|entry| brief(entry)).collect();
-    Ok(json!({"tools": tools, "matches": found.count}))
+    let mut out = json!({"tools": tools, "matches": found.count});
+    if !found.also.is_empty() {
+        let names: Vec<String> = found.also.iter().map(|entry| called(entry)).collect();
+        out["also"] = json!(names);
+        out["hint"] = json!(
+            "no tool has all of these words: where none of them fits, ask for an action and a \
+             thing, by other words, or see `describe_tool` for one of `also`"
+        );
+    }
+    Ok(out)
 }
 
 fn describe_tool(

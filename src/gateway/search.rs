@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::vocabulary::{COMMON_VERBS, SYNONYMS, plain_words, words};
 use base::ServerName;
-use base::text::cut;
+use base::text::{cut, nearest};
 
 /// A place of a definition where words stand.
 #[derive(Clone, Copy)]
@@ -53,6 +53,9 @@ const TERM_SATURATION: f32 = 1.2;
 const QUERY_SHARE: f32 = 0.4;
 const NAME_SHARE: f32 = 0.2;
 
+/// The share of the words of a query below which the best tool may be another than was meant.
+const VAGUE_SHARE: f32 = 0.66;
+
 /// Maximum number of words of a query that count.
 const MAX_QUERY_WORDS: usize = 32;
 /// Maximum number of words of one field that are indexed.
@@ -71,6 +74,15 @@ pub(crate) struct ToolIndex {
     tools: Vec<IndexedTool>,
     /// By word, the tools that have it, in the order of the list.
     having: HashMap<String, Vec<Occurrence>>,
+}
+
+/// What a search found.
+#[derive(Debug, Default)]
+pub(crate) struct Ranking {
+    /// The tools that match, by their indices, best first.
+    pub tools: Vec<usize>,
+    /// Whether even the best one lacks much of what was asked for.
+    pub is_vague: bool,
 }
 
 /// The number of words in each field of a tool, and the words of its name.
@@ -106,7 +118,7 @@ impl ToolIndex {
     }
 
     /// The tools that match a query, best first, among those of these indices.
-    pub fn ranked(&self, query: &str, among: &[usize]) -> Vec<usize> {
+    pub fn ranked(&self, query: &str, among: &[usize]) -> Ranking {
         let view = IndexView::new(self, among);
         let mut asked: Vec<String> = Vec::new();
         for word in words(&plain_words(query)) {
@@ -151,7 +163,9 @@ impl ToolIndex {
             .collect();
         // Equally good ones stay in the order of the list.
         scored.sort_by(|a, b| b.0.total_cmp(&a.0));
-        scored.into_iter().map(|(_, at)| at).collect()
+        let best = scored.first();
+        let is_vague = best.is_some_and(|(_, at)| (matched[*at] as f32) < VAGUE_SHARE * count);
+        Ranking { tools: scored.into_iter().map(|(_, at)| at).collect(), is_vague }
     }
 }
 
@@ -228,8 +242,27 @@ impl<'i> IndexView<'i> {
             let like = self.index.having.keys().filter(|other| is_like(word, other));
             let like = like.filter(|other| self.is_had(other));
             any.extend(like.map(|other| (other.clone(), LIKE_WEIGHT)));
+            if any.len() == 1 {
+                any.extend(self.spelled_like(word).map(|other| (other, SUBSTITUTE_WEIGHT)));
+            }
         }
         any
+    }
+
+    /// The word of a tool that one which no tool has may be a misspelling of.
+    fn spelled_like(&self, word: &str) -> Option<String> {
+        const MIN_TYPO_CHARS: usize = 5;
+        const MIN_TYPO_SIMILARITY: f64 = 0.92;
+        if word.len() < MIN_TYPO_CHARS {
+            return None;
+        }
+        // Few misspell the first letter, and many words differ by it alone.
+        let first = word.chars().next();
+        let known = self.index.having.keys();
+        let known = known.filter(|other| other.chars().next() == first && other.len() >= 4);
+        let mut known: Vec<&String> = known.filter(|other| self.is_had(other)).collect();
+        known.sort_unstable();
+        nearest(word, known, MIN_TYPO_SIMILARITY).cloned()
     }
 
     /// The share of the name of a tool that a query has, by what its words tell.
@@ -389,6 +422,7 @@ mod tests {
             let wanted: Vec<&str> = question[1].split(' ').collect();
             let best: Vec<String> = index
                 .ranked(&question[0], &all)
+                .tools
                 .into_iter()
                 .take(5)
                 .map(|at| format!("{}.{}", tools[at].0, tools[at].1))
@@ -412,6 +446,7 @@ mod tests {
             (&written, "spoken.txt", 0.9, 0.6),
             (&written, "unseen.txt", 0.9, 0.6),
             // Servers as they are published: longer and looser texts, near-duplicates side by side.
+            (&published, "published-models.txt", 0.95, 0.9),
             (&published, "published-spoken.txt", 0.88, 0.65),
             (&published, "published-unseen.txt", 0.78, 0.45),
         ] {
@@ -431,9 +466,10 @@ mod tests {
         let all: Vec<usize> = (0..part.len()).collect();
         for question in fixture("questions.txt").into_iter().chain(fixture("spoken.txt")) {
             let found = whole.ranked(&question[0], &seen);
-            let expected: Vec<usize> =
-                alone.ranked(&question[0], &all).into_iter().map(|at| seen[at]).collect();
-            assert_eq!(found, expected, "{}", question[0]);
+            let alone = alone.ranked(&question[0], &all);
+            let expected: Vec<usize> = alone.tools.into_iter().map(|at| seen[at]).collect();
+            let wanted = (expected, alone.is_vague);
+            assert_eq!((found.tools, found.is_vague), wanted, "{}", question[0]);
         }
     }
 
@@ -443,9 +479,45 @@ mod tests {
         let all: Vec<usize> = (0..tools.len()).collect();
         let index = index(&tools);
         for query in ["", "zzzqqq", "the", "\u{202e}", "🙂"] {
-            assert!(index.ranked(query, &all).is_empty(), "{query}");
+            assert!(index.ranked(query, &all).tools.is_empty(), "{query}");
         }
-        assert!(index.ranked("issue", &[]).is_empty());
-        assert!(!index.ranked(&"issue ".repeat(100_000), &all).is_empty());
+        assert!(index.ranked("issue", &[]).tools.is_empty());
+        assert!(!index.ranked(&"issue ".repeat(100_000), &all).tools.is_empty());
+    }
+
+    #[test]
+    fn a_misspelled_word_finds_what_was_meant() {
+        let tools = tools("tools.txt");
+        let all: Vec<usize> = (0..tools.len()).collect();
+        let index = index(&tools);
+        for (query, meant) in [
+            ("create refnud", "create refund"),
+            ("list kuberentes pods", "list kubernetes pods"),
+            ("add calender event", "add calendar event"),
+            ("search repositroy code", "search repository code"),
+            ("create invioce", "create invoice"),
+        ] {
+            let (found, wanted) = (index.ranked(query, &all), index.ranked(meant, &all));
+            assert_eq!(found.tools[0], wanted.tools[0], "{query}");
+            assert_eq!(found.is_vague, wanted.is_vague, "{query}");
+        }
+        // A word that is like none stands for none.
+        assert!(index.ranked("xylophonist", &all).tools.is_empty());
+    }
+
+    #[test]
+    fn a_query_that_the_best_tool_has_little_of_is_vague() {
+        let tools = tools("tools.txt");
+        let all: Vec<usize> = (0..tools.len()).collect();
+        let index = index(&tools);
+        for (query, is_vague) in [
+            ("create github issue", false),
+            ("send email", false),
+            ("refund a payment", false),
+            ("issue of zzzqqq wwwxxx yyyzzz", true),
+            ("zzzqqq", false),
+        ] {
+            assert_eq!(index.ranked(query, &all).is_vague, is_vague, "{query}");
+        }
     }
 }

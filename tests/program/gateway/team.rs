@@ -151,6 +151,18 @@ fn a_client_finds_tools_instead_of_listing_them_and_never_one_that_is_denied() {
     let described = call(6, "describe_tool", json!({"name": "many.stripe_create_refund"}));
     let described: Value = serde_json::from_str(text(&described)).unwrap();
     assert_eq!(described["inputSchema"]["properties"]["amount"]["type"], "string");
+    let clear = call(15, "find_tools", json!({"query": "create refund"}));
+    assert!(!text(&clear).contains("\"also\"") && !text(&clear).contains("\"hint\""), "{clear}");
+    // Where the best has little of what was asked for, more are named, and how to ask better.
+    let vague = call(13, "find_tools", json!({"query": "list of zzzqqq wwwxxx", "limit": 2}));
+    let vague: Value = serde_json::from_str(text(&vague)).unwrap();
+    assert!(vague["hint"].as_str().unwrap().contains("an action and a thing"), "{vague}");
+    let also = vague["also"].as_array().unwrap();
+    assert_eq!((vague["tools"].as_array().unwrap().len(), also.len()), (2, 15), "{vague}");
+    let also = also[0].as_str().unwrap();
+    let described = call(14, "describe_tool", json!({"name": also}));
+    assert!(text(&described).contains("inputSchema"), "{described}");
+    assert!(!vague.to_string().contains("github_"), "{vague}");
     // What is denied is not there, however it is asked for.
     for query in ["open an issue in a github repository", "github_create_issue", "github"] {
         let found = call(7, "find_tools", json!({"query": query, "limit": 50}));
