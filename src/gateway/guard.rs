@@ -21,7 +21,7 @@ use super::sign_in::{BOUND_TO_KEY, METADATA_PATH, SignInRefusal};
 use super::state::Gateway;
 use super::tokens::Client;
 use base::Timestamp;
-use host::{AccessScope, OutsideCode};
+use host::{AccessScope, OutsideCode, PolicyAction};
 
 const SESSION: &str = "mcp-session-id";
 /// How paths of the metadata begin that name the resource too.
@@ -153,20 +153,23 @@ async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response 
     let is_signed_in = client.identity.is_some();
     if is_mcp && is_signed_in {
         // Said by HTTP, so that the client can ask its user for more (MCP 2025-11-25, authorization,
-        // scope challenge handling).
+        // scope challenge handling). Clients of that revision ask for what is named and nothing
+        // else, so that they would lose what they have; those of later ones add it to that.
+        let held = if is_before_modern(&request) { &*client.scopes } else { &[] };
         let (parts, body) = request.into_parts();
         // It has arrived.
         let body = to_bytes(body, MAX_BODY_BYTES).await.unwrap_or_default();
-        let lacked = scope_of_message(&body).filter(|scope| !client.may(*scope));
-        if let Some(scope) = lacked {
-            return gateway.demand_scope(Outside::scope(scope).into_response());
+        let lacked = NeededScope::of_message(&body).filter(|it| !client.may(it.scope));
+        if let Some(NeededScope { scope, action, target }) = lacked {
+            gateway.host.refuse_scope(&client.principal(), scope, action, &target);
+            return gateway.demand_scope(Outside::scope(scope).into_response(), held);
         }
         request = Request::from_parts(parts, body.into());
     }
     request.extensions_mut().insert(client.clone());
     let response = next.run(request).await;
     if !is_mcp {
-        return if is_signed_in { gateway.demand_scope(response) } else { response };
+        return if is_signed_in { gateway.demand_scope(response, &[]) } else { response };
     }
     let mut response = until_cut(response, &client, gateway.host.clock().now());
     if is_delete && response.status() == StatusCode::ACCEPTED {
@@ -202,26 +205,40 @@ pub(crate) async fn site(
     }
 }
 
-/// The scope that a message needs, if it is a request for something that one permits.
-fn scope_of_message(body: &[u8]) -> Option<AccessScope> {
-    #[derive(Deserialize)]
-    struct MethodHead<'m> {
-        #[serde(borrow)]
-        method: Cow<'m, str>,
-        params: Option<NamedParams>,
-    }
-    #[derive(Deserialize)]
-    struct NamedParams {
-        name: Option<String>,
-    }
-    let head = serde_json::from_slice::<MethodHead<'_>>(body).ok()?;
-    let name = head.params.and_then(|params| params.name);
-    match &*head.method {
-        "tools/call" if name.is_some_and(|name| only_looks(&name)) => Some(AccessScope::ToolsList),
-        "tools/call" => Some(AccessScope::ToolsCall),
-        "resources/read" | "resources/subscribe" => Some(AccessScope::ResourcesRead),
-        "prompts/get" => Some(AccessScope::PromptsGet),
-        _ => None,
+/// The scope that a message needs, and for what.
+struct NeededScope {
+    scope: AccessScope,
+    action: PolicyAction,
+    target: String,
+}
+
+impl NeededScope {
+    /// That of a message, if it is a request for something that a scope permits.
+    fn of_message(body: &[u8]) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct MethodHead<'m> {
+            #[serde(borrow)]
+            method: Cow<'m, str>,
+            params: Option<NamedParams>,
+        }
+        #[derive(Default, Deserialize)]
+        struct NamedParams {
+            name: Option<String>,
+            uri: Option<String>,
+        }
+        let head = serde_json::from_slice::<MethodHead<'_>>(body).ok()?;
+        let NamedParams { name, uri } = head.params.unwrap_or_default();
+        let only_looks = name.as_deref().is_some_and(only_looks);
+        let (scope, action) = match &*head.method {
+            "tools/call" if only_looks => (AccessScope::ToolsList, PolicyAction::List),
+            "tools/call" => (AccessScope::ToolsCall, PolicyAction::Call),
+            "resources/read" => (AccessScope::ResourcesRead, PolicyAction::Read),
+            "resources/subscribe" => (AccessScope::ResourcesRead, PolicyAction::Subscribe),
+            "prompts/get" => (AccessScope::PromptsGet, PolicyAction::Prompt),
+            _ => return None,
+        };
+        let target = name.or(uri).unwrap_or_default();
+        Some(Self { scope, action, target })
     }
 }
 
@@ -247,6 +264,11 @@ fn until_cut(response: Response, client: &Client, now: Timestamp) -> Response {
 
 /// Whether a request without a session may open one: from 2026-07-28 on sessions do not exist.
 fn may_open(request: &Request) -> bool {
+    request.method() == Method::POST && is_before_modern(request)
+}
+
+/// Whether a request is of a revision before 2026-07-28.
+fn is_before_modern(request: &Request) -> bool {
     let version = request.headers().get("mcp-protocol-version");
     request.method() == Method::POST
         && version.is_none_or(|version| version.as_bytes() < &b"2026-07-28"[..])

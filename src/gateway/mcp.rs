@@ -413,6 +413,23 @@ impl Face {
         Ok(call)
     }
 
+    /// Tells the caller of a tool that the call is refused; the operator, where it is for want of a
+    /// scope.
+    fn refuse_call(
+        &self,
+        context: &RequestContext<RoleServer>,
+        client: &Client,
+        called: &str,
+        outside: Outside,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if let Some(scope) = outside.lacked_scope() {
+            let (principal, action) = (client.principal(), PolicyAction::Call);
+            self.gateway.host.refuse_scope(&principal, scope, action, called);
+        }
+        reply(context, outside.into_tool_result()?, false);
+        Ok(CallToolResult::default().into())
+    }
+
     fn begin(
         &self,
         context: &RequestContext<RoleServer>,
@@ -931,25 +948,25 @@ impl ServerHandler for Face {
         let own = arguments.get_or_insert_default();
         let mut numbers = SentNumbers::sent(&context.extensions, "/arguments");
         if let Some(own) = own_call(&self.gateway, &client, &called, own) {
-            match own? {
-                OwnCall::Answer(result) => {
+            match own {
+                Err(outside) => return self.refuse_call(&context, &client, &called, outside),
+                Ok(OwnCall::Answer(result)) => {
                     reply(&context, result, false);
                     return Ok(CallToolResult::default().into());
                 }
-                OwnCall::Forward { name, arguments: inner } => {
+                Ok(OwnCall::Forward { name, arguments: inner }) => {
                     (called, arguments) = (name, Some(inner));
                     numbers = numbers.map(|all| Arc::new(all.below("/arguments")));
                 }
             }
         }
-        client.allows(AccessScope::ToolsCall)?;
+        if let Err(outside) = client.allows(AccessScope::ToolsCall) {
+            return self.refuse_call(&context, &client, &called, outside);
+        }
         let what = (PolicyAction::Call, TargetKind::Tool);
         let (server, name) = match self.gateway.find(&client, what, &called).await {
             Ok(found) => found,
-            Err(outside) => {
-                reply(&context, outside.into_tool_result()?, false);
-                return Ok(CallToolResult::default().into());
-            }
+            Err(outside) => return self.refuse_call(&context, &client, &called, outside),
         };
         let arguments = Value::Object(arguments.unwrap_or_default());
         let (kind, server) = (what.1, Some(server));

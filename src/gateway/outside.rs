@@ -117,6 +117,11 @@ impl Outside {
         out
     }
 
+    /// The scope that the token lacks, if it is refused for that.
+    pub const fn lacked_scope(&self) -> Option<AccessScope> {
+        self.scope
+    }
+
     /// What happened.
     pub fn message(&self) -> &str {
         &self.error.message

@@ -519,11 +519,13 @@ impl Gateway {
     }
 
     /// Adds to a refusal for want of a scope what the client asks its issuer for (RFC 6750, section
-    /// 3.1, `insufficient_scope`).
-    pub fn demand_scope(&self, mut response: Response) -> Response {
-        let Some(LackedScope(scope)) = response.extensions().get().copied() else {
+    /// 3.1, `insufficient_scope`): that scope, after those that it holds and shall not lose.
+    pub fn demand_scope(&self, mut response: Response, held: &[AccessScope]) -> Response {
+        let Some(LackedScope(lacked)) = response.extensions().get().copied() else {
             return response;
         };
+        let all = held.iter().chain([&lacked]).map(|scope| scope.as_str());
+        let scope = all.collect::<Vec<_>>().join(" ");
         let in_force = self.host.in_force();
         let address = in_force.config.sign_in.as_ref().and_then(metadata_address);
         let address = address.map(|it| format!(", resource_metadata=\"{it}\"")).unwrap_or_default();

@@ -11,9 +11,9 @@ use crate::call::CallOptions;
 use crate::handle::Host;
 use crate::naming::canonical_name;
 use crate::policy::{
-    AuditSink, Blocked, Budget, Decision, Definition, Granter, InForce, LimitRefusal, Policy,
-    PolicyAction, PolicyConfig, Principal, QuotaCounter, Reason, ServerDigests, SharedLimits,
-    TargetKind, absent,
+    AccessScope, AuditSink, Blocked, Budget, Decision, Definition, Granter, InForce, LimitRefusal,
+    Policy, PolicyAction, PolicyConfig, PolicyEffect, Principal, QuotaCounter, Reason,
+    ServerDigests, SharedLimits, TargetKind, absent,
 };
 use crate::server::slot::Slot;
 use crate::validators::schema_limits;
@@ -163,6 +163,19 @@ impl Host {
         let offers = live.map(|(name, slot)| (name.clone(), point.visible(principal, slot)));
         let free = point.is_free(principal);
         offers.filter(|(_, all)| free || has_some(all)).collect()
+    }
+
+    /// Records that a request was refused because the token of its caller lacks a scope. Of tokens the
+    /// host knows nothing itself.
+    pub fn refuse_scope(
+        &self,
+        principal: &Principal,
+        scope: AccessScope,
+        action: PolicyAction,
+        asked: &str,
+    ) {
+        let decision = Decision::new(PolicyEffect::Deny, Reason::Scope(scope), None);
+        self.inner.shared.policy.refuse(principal, action, asked, &decision);
     }
 
     /// Recently denied requests, oldest first.

@@ -374,6 +374,7 @@ fn what_a_token_lacks_a_scope_for_is_demanded_by_http() {
     let session = service.session(&lists);
     let with = [("Mcp-Session-Id", session.as_str())];
     let message = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": params});
+    // A client of this revision asks for what is named, and would lose what is not.
     let demanded = |answer: &super::Answer, scope: &str| {
         assert_eq!(answer.status, 403, "{answer:?}");
         let challenge = answer.header("www-authenticate").unwrap_or_default();
@@ -386,11 +387,33 @@ fn what_a_token_lacks_a_scope_for_is_demanded_by_http() {
         ("resources/read", json!({"uri": "a://b"}), "mcp:resources.read"),
         ("prompts/get", json!({"name": "x"}), "mcp:prompts.get"),
     ] {
-        let refused = service.mcp(&lists, &with, &message(method, params));
-        demanded(&refused, scope);
+        let refused = service.mcp(&lists, &with, &message(method, params.clone()));
+        demanded(&refused, &format!("mcp:tools.list {scope}"));
         assert_eq!(refused.json()["error"]["data"]["code"], "ERR_SCOPE_REQUIRED");
+        // One of a later revision adds it to what it has.
+        let params = super::modern(params, &json!({}));
+        let name = params["name"].as_str().or(params["uri"].as_str()).unwrap().to_owned();
+        let headers = [
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", method),
+            ("Mcp-Name", name.as_str()),
+        ];
+        demanded(&service.mcp(&lists, &headers, &message(method, params)), scope);
     }
     demanded(&call(&service, &lists), "mcp:tools.call");
+    // The operator sees each.
+    let auth = service.auth();
+    let accept = [("Authorization", auth.as_str()), ("Accept", "application/json")];
+    let stats = service.send("GET", "/metrics", &accept, "").json();
+    for (target, scope) in
+        [("greeter__greet", "tools.call"), ("a://b", "resources.read"), ("x", "prompts.get")]
+    {
+        let why = format!("the scope `mcp:{scope}` was not granted");
+        let is_it = |it: &&Value| it["target"] == target && it["why"] == why.as_str();
+        let blocked = stats["blocked"].as_array().unwrap().iter().find(is_it);
+        let blocked = blocked.unwrap_or_else(|| panic!("{target}: {stats}"));
+        assert_eq!(blocked["count"], 2, "{stats}");
+    }
     // What it carries the scope for is done, and what another token of the same caller does is, too.
     assert_eq!(service.mcp(&lists, &with, &message("tools/list", json!({}))).status, 200);
     let calls = of("mcp:tools.list mcp:tools.call");

@@ -691,6 +691,19 @@ fn whatever_refuses_a_call_a_model_reads_it_and_the_operator_sees_it() {
         let why = own[0]["why"].as_str().unwrap();
         assert!(why.contains(words), "{profile}: {stats}");
     }
+    // A token without the scope of calls.
+    let token = service.token(&["new", "--profile", "minutes", "--scope", "mcp:tools.list"]);
+    let session = service.session(&token);
+    let params = json!({"name": "greeter__greet", "arguments": short});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let answer = service.mcp(&token, &[("Mcp-Session-Id", &session)], &call).message();
+    let result = &answer["result"];
+    assert_eq!(result["_meta"]["mcpdeck/error"]["code"], "ERR_SCOPE_REQUIRED", "{answer}");
+    assert!(result["content"][0]["text"].as_str().unwrap().contains("`mcp:tools.call`"));
+    let auth = service.auth();
+    let accept = [("Authorization", auth.as_str()), ("Accept", "application/json")];
+    let stats = service.send("GET", "/metrics", &accept, "").body;
+    assert!(stats.contains("the scope `mcp:tools.call` was not granted"), "{stats}");
     // A tool that is not there is no call that was refused.
     let client = service.client("minutes");
     let session = service.session(&client.token);
