@@ -14,6 +14,7 @@ use super::{load, output};
 use ::deck::{NamedTool, Offline, QuotaFile, Recording, RecordingLine, clear_policy, load_policy};
 use base::file::read_text;
 use base::human::count;
+use base::text::nearest;
 use base::text::path::spelled;
 use base::{Clock, SafeText};
 use host::{
@@ -125,6 +126,9 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
                 _ => TargetKind::Tool,
             };
             let offline = open(common)?;
+            if let Some(name) = profile.as_deref() {
+                warn_of_profile(&offline, name);
+            }
             let is_tool = kind == TargetKind::Tool;
             let whole = if is_tool { whole_name(&offline, &principal, call)? } else { None };
             let call = whole.as_deref().unwrap_or(call);
@@ -142,6 +146,20 @@ pub fn policy(common: &Common, args: &PolicyArgs) -> CommandResult {
     }
 }
 
+/// Warns of a profile under which nothing can be permitted, as when its name is misspelled.
+fn warn_of_profile(offline: &Offline, name: &str) {
+    let known = offline.profiles();
+    if known.contains(name) {
+        return;
+    }
+    let meant = match nearest(name, &known, 0.8) {
+        Some(like) => format!("; did you mean `{like}`?"),
+        None => format!("; there are: {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    let text = format!("neither the policy nor a grant names the profile `{name}`{meant}");
+    output::warn(&SafeText::line(&text));
+}
+
 /// The tool as `server.tool` that a caller calls by another name: that of its profile, or a bare one.
 fn whole_name(
     offline: &Offline,
@@ -154,8 +172,12 @@ fn whole_name(
             let all = all.join(" or ");
             Err(output::refuse(&format!("several servers have `{call}`: write {all}")))
         }
-        NamedTool::Unseen => {
-            let text = format!("no server had `{call}` when it was seen last: write SERVER.TOOL");
+        NamedTool::Unseen(like) => {
+            let meant = match like {
+                Some(like) => format!("; did you mean `{like}`?"),
+                None => ": write SERVER.TOOL".to_owned(),
+            };
+            let text = format!("no server had `{call}` when it was seen last{meant}");
             output::warn(&SafeText::line(&text));
             Ok(None)
         }

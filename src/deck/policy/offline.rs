@@ -1,17 +1,19 @@
 //! Policy decisions without a running host: by the current rules and grants, about tools as they
 //! were last seen.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::definitions::KeptDefinitions;
 use crate::policy::{GrantStore, PolicyFile, RightsFile, standing_policy, state_file};
+use base::text::nearest;
 use base::{ServerName, Timestamp};
 use config::{Environment, McpConfig};
 use host::{
-    Decision, Digest, Grants, HookConfig, OfferedNames, OverlayConfig, Pins, Policy, PolicyAction,
-    PolicyTarget, Principal, ServerDigests, TargetKind, split_name, unmatched_tools,
+    DEFAULT_PROFILE, Decision, Digest, Grants, HookConfig, OfferedNames, OverlayConfig, Pins,
+    Policy, PolicyAction, PolicyTarget, Principal, ServerDigests, TargetKind, split_name,
+    unmatched_tools,
 };
 use protocol::ToolHints;
 
@@ -22,8 +24,8 @@ pub enum NamedTool {
     Is(String),
     /// Several servers have one of this name.
     Several(Vec<String>),
-    /// No server had one when it was seen last.
-    Unseen,
+    /// No server had one when it was seen last; this one has a name like it.
+    Unseen(Option<String>),
 }
 
 /// A policy without a host.
@@ -33,6 +35,8 @@ pub struct Offline {
     config: McpConfig,
     now: Timestamp,
     hook: Option<HookConfig>,
+    /// Those that have rules.
+    profiles: BTreeSet<String>,
 }
 
 impl Offline {
@@ -65,7 +69,15 @@ impl Offline {
             pins: Arc::new(Pins { enforced: true, ..pins.unwrap_or_default() }),
             closed: None,
         };
-        Ok(Self { policy, config, now, hook: written.hook })
+        let profiles = written.profiles.keys().cloned().collect();
+        Ok(Self { policy, config, now, hook: written.hook, profiles })
+    }
+
+    /// The profiles that the policy or a grant names, and that of callers without one.
+    pub fn profiles(&self) -> BTreeSet<&str> {
+        let granted = self.policy.grants.all().iter().map(|grant| grant.profile.as_str());
+        let named = self.profiles.iter().map(String::as_str).chain(granted);
+        named.chain([DEFAULT_PROFILE]).collect()
     }
 
     /// The policy service that is asked about the calls of this caller, if there is one.
@@ -92,12 +104,17 @@ impl Offline {
         };
         let mut renamed = Vec::new();
         let mut bare = Vec::new();
+        let mut others = BTreeMap::new();
+        // A server that was never seen, or failed to start, may have anything.
+        let mut is_known = within.is_none();
         for server in self.config.servers.values() {
             let at = server.name.as_str();
             if within.is_some_and(|within| within != at) {
                 continue;
             }
-            let lists = kept.lists(server).map(|(lists, _)| lists).unwrap_or_default();
+            let lists = kept.lists(server).map(|(lists, _)| lists);
+            is_known |= lists.as_ref().is_some_and(|lists| !lists.tools.is_empty());
+            let lists = lists.unwrap_or_default();
             let reviewed = self.policy.pins.servers.get(at);
             let reviewed = reviewed.and_then(|it| it.reached_by(Digest::of_command(server)));
             let reviewed = reviewed.into_iter().flat_map(|it| it.tools.keys().map(String::as_str));
@@ -109,15 +126,22 @@ impl Offline {
                     renamed.push(whole);
                 } else if tool == asked {
                     bare.push(whole);
+                } else {
+                    others.insert(tool.to_owned(), whole);
                 }
             }
         }
         let mut found = if renamed.is_empty() { bare } else { renamed };
-        match (found.len(), within) {
-            (1, _) => found.pop().map_or(NamedTool::Unseen, NamedTool::Is),
-            (0, None) => NamedTool::Unseen,
-            // A server that was never seen may have it.
-            (0, Some(_)) => NamedTool::Is(name.to_owned()),
+        match found.len() {
+            0 if !is_known => NamedTool::Is(name.to_owned()),
+            0 => {
+                // A name with a server that there is not is like the name alone, too.
+                let last = asked.rsplit(['.', '/', ':']).next().unwrap_or(asked);
+                let like = nearest(asked, others.keys(), 0.85);
+                let like = like.or_else(|| nearest(last, others.keys(), 0.85));
+                NamedTool::Unseen(like.and_then(|tool| others.get(tool).cloned()))
+            }
+            1 => found.pop().map_or(NamedTool::Unseen(None), NamedTool::Is),
             _ => NamedTool::Several(found),
         }
     }

@@ -486,3 +486,44 @@ fn every_verb_tells_that_the_policy_is_broken_and_is_closed_where_it_binds() {
         }
     }
 }
+
+#[test]
+fn policy_why_warns_of_what_is_not_there_and_says_what_may_be_meant() {
+    let bench = Bench::new();
+    bench.servers(&json!({
+        "s": bench.mock("s", &script(), &json!({})),
+        "never": {"command": "no-such-program"},
+    }));
+    let rules = json!({"profiles": {"team": {"allow": ["*"]}}});
+    bench.write("mcpdeck.policy.json", &rules.to_string());
+    bench.run(
+        &["grants", "add", "--origin", "gateway:a", "--profile", "guests", "--for", "1h"],
+        AT_MOST,
+    );
+    let why = |call: &str, profile: &str| {
+        let args = ["policy", "why", "gateway:a", call, "--profile", profile];
+        bench.run(&args, AT_MOST).stderr
+    };
+    // Before it was seen, a server may have anything.
+    assert_eq!(why("s.write", "team"), "");
+    bench.run(&["list"], AT_MOST);
+    for known in ["s.writes", "writes", "s/writes", "never.anything"] {
+        assert_eq!(why(known, "team"), "", "{known}");
+    }
+    for unseen in ["s.write", "write", "t.writes", "s:write"] {
+        let told = why(unseen, "team");
+        assert!(told.contains(&format!("no server had `{unseen}`")), "{told}");
+        assert!(told.contains("did you mean `s.writes`?"), "{told}");
+    }
+    assert!(why("s.zzz", "team").contains("no server had `s.zzz`"));
+    for (profile, words) in [
+        ("teem", "names the profile `teem`; did you mean `team`?"),
+        ("zzz", "names the profile `zzz`; there are: default, guests, team"),
+    ] {
+        let told = why("s.writes", profile);
+        assert!(told.contains(words), "{told}");
+    }
+    for known in ["team", "guests", "default"] {
+        assert_eq!(why("s.writes", known), "", "{known}");
+    }
+}
