@@ -1,6 +1,7 @@
 //! An open session: requests with deadline, cancellation and progress, whatever the transport.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub struct Core {
     /// The requested log level.
     pub(super) log_level: Mutex<Option<LogLevel>>,
     closing: OnceLock<Error>,
+    /// How many requests were answered.
+    answered: AtomicU64,
     /// How often the session was renewed because the server had lost it.
     renewed: tokio::sync::Mutex<u64>,
 }
@@ -67,6 +70,7 @@ impl LiveSession {
             mirrored: Mutex::default(),
             log_level,
             closing: OnceLock::new(),
+            answered: AtomicU64::new(0),
             renewed: tokio::sync::Mutex::default(),
         };
         let live = Self { core: Arc::new(core), tasks: Mutex::default() };
@@ -94,6 +98,8 @@ struct Abandon<'a> {
     request: &'a PendingRequest,
     id: i64,
     why: &'static str,
+    /// How many others had been answered when it was sent.
+    answered: u64,
     /// What ended the wait, unless the request was simply dropped.
     error: Option<Error>,
     armed: bool,
@@ -116,7 +122,10 @@ impl Abandon<'_> {
             _ if closing().is_some() || self.core.tap.over.is_cancelled() => {
                 gone(closing().unwrap_or_else(|| self.core.tap.ending()))
             }
-            None if shaking => TrafficRecord::OVERTAKEN.to_owned(),
+            None if shaking && self.core.answered.load(Ordering::Relaxed) > self.answered => {
+                TrafficRecord::OVERTAKEN.to_owned()
+            }
+            None if shaking => "the start was given up".to_owned(),
             _ => self.error.as_ref().map_or("given up", |error| error.message.as_str()).to_owned(),
         }
     }
@@ -219,7 +228,9 @@ impl Core {
         }
         let (id, answer) = self.tap.admit(rpc, request);
         let why = "was given up";
-        let mut abandon = Abandon { core: self, request, id, why, error: None, armed: true };
+        let answered = self.answered.load(Ordering::Relaxed);
+        let mut abandon =
+            Abandon { core: self, request, id, why, answered, error: None, armed: true };
         let numbers = request.numbers.get().map_or(&NO_NUMBERS, |numbers| &**numbers);
         let of_meta = request.meta.get().map_or(&NO_NUMBERS, |meta| &*meta.numbers);
         let body = rpc.body(id, meta, [numbers, of_meta]).map_err(|error| {
@@ -232,6 +243,7 @@ impl Core {
         match self.bounded(self.delivered(message, answer), request).await {
             Ok(answer) => {
                 abandon.armed = false;
+                self.answered.fetch_add(1, Ordering::Relaxed);
                 answer
             }
             Err(error) => {

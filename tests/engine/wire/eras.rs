@@ -8,7 +8,7 @@ use mcpdeck::mcp::{Attempt, Request, connect};
 use mcpdeck::protocol::{Era, FindingKind, SessionEvent};
 use serde_json::json;
 
-use crate::wire::peer::{call, echo, pipe, rig, start, text};
+use crate::wire::peer::{Rig, call, echo, pipe, rig, start, text};
 
 #[tokio::test(start_paused = true)]
 async fn a_legacy_handshake_gives_the_view_as_sent_and_offers_what_the_host_can() {
@@ -137,6 +137,31 @@ async fn a_modern_server_that_starts_slowly_keeps_its_era() {
     let (connected, _peer) = connecting.await.expect("its answer counts");
     assert_eq!(connected.unwrap().view.era, Era::Modern);
     assert_eq!(rig.kinds().await, []);
+    assert_eq!(unanswered(&rig), ["another question was answered first"]);
+}
+
+/// Why requests got no answer.
+fn unanswered(rig: &Rig) -> Vec<String> {
+    rig.traffic().iter().filter_map(|one| Some(one.unanswered()?.to_owned())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_question_was_answered_first_where_a_start_was_given_up() {
+    // Silent from the beginning, and after an error as an answer to the probe.
+    let rig = rig();
+    let (endpoint, _peer) = pipe(1 << 20);
+    let connecting = connect(endpoint, &Attempt::Auto, rig.context.clone());
+    assert!(tokio::time::timeout(Duration::from_secs(60), connecting).await.is_err());
+    assert_eq!(unanswered(&rig), ["the start was given up"; 2]);
+
+    let rig = self::rig();
+    let connecting = rig.try_connect(Attempt::Auto, |mut peer| async {
+        let probe = peer.expect("server/discover").await;
+        peer.fail(&probe, -32601, "unknown").await;
+        peer
+    });
+    assert!(tokio::time::timeout(Duration::from_secs(60), connecting).await.is_err());
+    assert_eq!(unanswered(&rig), ["the start was given up"]);
 }
 
 #[tokio::test(start_paused = true)]
