@@ -41,6 +41,19 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A code of one word, such as `rateLimited` or `ServerUnavailable`, as words: `rate limited`, `server
+/// unavailable`.
+pub fn phrase(code: &str) -> String {
+    let mut words = String::with_capacity(code.len() + 4);
+    for letter in code.chars() {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+    }
+    words
+}
+
 /// A size: `812 B`, `4.2 kB`, `92 MB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);

@@ -73,8 +73,11 @@ impl Weighed for LogRecord {
 }
 
 /// Log levels of the specification (RFC 5424 names).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum LogLevel {
     /// Finest; not in RFC 5424, used for the host's own trace records.
     Trace,

@@ -43,7 +43,7 @@ use ::chat::{
 };
 use ::check::answers::AnswerScript;
 use base::SafeText;
-use base::human::count;
+use base::human::{count, phrase};
 use config::Environment;
 use host::{AccessScope, GrantKind, NewGrant, Origin, Principal};
 
@@ -434,13 +434,13 @@ fn show(event: &ChatEvent, printed: &mut PrintedAnswer) {
         ChatEvent::Status { status, tool, message: Some(message) } => {
             let tool = tool.as_deref().map(|tool| format!(" {}", SafeText::line(tool)));
             let hint = if *status == StatusKind::Refused { ALLOW } else { "" };
-            let (word, message) = (word(status), SafeText::line(message));
-            format!("{word}{}: {message}{hint}", tool.unwrap_or_default())
+            let (words, message) = (phrase(&word(status)), SafeText::line(message));
+            format!("{words}{}: {message}{hint}", tool.unwrap_or_default())
         }
         ChatEvent::Error { code, message, attempts, .. } => {
-            let (code, message) = (SafeText::line(code), SafeText::line(message));
+            let (what, message) = (SafeText::line(&phrase(code)), SafeText::line(message));
             let tried = count(*attempts, "time");
-            format!("the model failed ({code}, tried {tried}): {message}")
+            format!("the model failed ({what}, tried {tried}): {message}")
         }
         ChatEvent::Done { usage, costs, cost, session_cost, .. } => {
             let about = if usage.is_estimate { "about " } else { "" };

@@ -18,6 +18,7 @@ use super::output::{self, ExitStatus};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use base::SafeText;
+use base::human::{count, phrase};
 use config::error::Error;
 use host::{CallOptions, CallOutcome, Host, Origin, TargetKind};
 
@@ -147,11 +148,15 @@ fn print(args: &LoadArgs, name: &str, tally: &Tally, took: Duration) -> ExitStat
         "  rate     {rate:.1} calls/s, {} succeeded, {failed} failed",
         calls - failed
     );
-    let latencies: Vec<String> =
-        quantiles.iter().map(|(name, ms)| format!("{name} {ms:.2}")).collect();
-    let _ = writeln!(text, "  latency  {} ms", latencies.join("  "));
-    for (code, (count, message)) in &tally.errors {
-        let _ = writeln!(text, "  {code}  {count} times; the first: {message}");
+    // Only calls that gave a result are timed.
+    if calls > failed {
+        let latencies: Vec<String> =
+            quantiles.iter().map(|(name, ms)| format!("{name} {ms:.2}")).collect();
+        let _ = writeln!(text, "  latency  {} ms", latencies.join("  "));
+    }
+    for (code, (times, message)) in &tally.errors {
+        let (what, often) = (phrase(code), count(*times, "time"));
+        let _ = writeln!(text, "  {what}  {often}; the first: {message}");
     }
     output::print(&text, exit)
 }

@@ -76,9 +76,29 @@ impl ErrorCode {
         )
     }
 
-    /// The stable spelling.
+    /// The stable spelling, for machines.
     pub fn as_str(self) -> &'static str {
         self.into()
+    }
+
+    /// What happened, in words for a person.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Configuration => "configuration error",
+            Self::ServerStartup => "server did not start",
+            Self::ServerUnavailable => "server unavailable",
+            Self::ToolNotFound => "not found",
+            Self::Ambiguous => "ambiguous name",
+            Self::Validation => "refused before sending",
+            Self::Timeout => "timed out",
+            Self::Cancelled => "cancelled",
+            Self::Protocol => "protocol error",
+            Self::CircuitOpen => "rejected by the breaker",
+            Self::PermissionDenied | Self::PolicyBlocked => "not permitted",
+            Self::RateLimited => "too many calls",
+            Self::BudgetExceeded => "budget spent",
+            Self::Internal => "internal error",
+        }
     }
 
     /// The default help text of this code, for errors without a more specific one.

@@ -253,7 +253,8 @@ impl ServerCommand {
             }
             Self::LogLevel(level) => {
                 host.set_log_level(server, level).await?;
-                return Ok(Some(SafeText::line(&format!("{server} logs from {level:?} on"))));
+                let word: &str = level.into();
+                return Ok(Some(SafeText::line(&format!("{server} logs from {word} on"))));
             }
             Self::Roots(roots) => host.set_roots(server, roots)?,
             Self::Subscribe(uri) => host.subscribe_resource(server, &uri).await?,

@@ -222,6 +222,9 @@ impl fmt::Display for Decider {
 impl fmt::Display for Settlement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Answered { by, how } if how.as_str() == "result" => {
+                write!(f, "answered by {by},")
+            }
             Self::Answered { by, how } => write!(f, "answered by {by}: {how},"),
             Self::Withdrawn { reason } => write!(f, "withdrawn: {reason},"),
         }

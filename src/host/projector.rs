@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use super::fact::fact_ring;
 use crate::breaker::BreakerView;
 use crate::{Fact, HostView, Record, ServerState};
-use base::human::{Dur, count};
+use base::human::{Dur, count, phrase};
 use base::{Clock, LogLevel, LogRecord, LogSource, Ring, SafeText, ServerName, Timestamp};
 use config::ConfigChange;
 use protocol::{ListChanges, ListKind};
@@ -293,7 +293,7 @@ fn quiet(fact: &Fact) -> (LogLevel, String) {
         ),
         Fact::StepChanged { step, detail, .. } => {
             let detail = detail.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
-            (LogLevel::Debug, format!("{step:?}{detail}"))
+            (LogLevel::Debug, format!("{}{detail}", phrase(&format!("{step:?}"))))
         }
         Fact::ServerAdded { target, .. } => (LogLevel::Debug, target.to_string()),
         Fact::ShutdownBegan => (LogLevel::Info, "the host is stopping".to_owned()),
@@ -371,14 +371,13 @@ fn describe(fact: &Fact) -> Option<(LogLevel, String)> {
                 0 => String::new(),
                 others => format!(", {others} of them with other settings"),
             };
-            let text = format!(
-                "configuration reloaded: {} added, {} removed, {} restarted, {} kept{others}",
-                added.len(),
-                removed.len(),
-                changed.len(),
-                kept.len()
-            );
-            (LogLevel::Info, text)
+            let counts =
+                [(added.len(), "added"), (removed.len(), "removed"), (changed.len(), "restarted")];
+            let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+            let mut counts: Vec<String> =
+                counts.map(|(count, what)| format!("{count} {what}")).collect();
+            counts.push(format!("{} kept{others}", kept.len()));
+            (LogLevel::Info, format!("configuration reloaded: {}", counts.join(", ")))
         }
         Fact::Spawned { pid, .. } => (LogLevel::Debug, format!("pid {pid}")),
         Fact::CallsCancelled { calls, reason, .. } => {

@@ -18,6 +18,7 @@ mod looks;
 mod mends;
 mod mouse;
 mod pictures;
+mod plain;
 mod policy;
 mod races;
 mod schemas;

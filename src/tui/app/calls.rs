@@ -13,7 +13,7 @@ use crate::prelude::*;
 use crate::result::ResultView;
 use base::logs::{LogRecord, LogSource};
 use base::text::json::WrittenValue;
-use config::error::Error;
+use config::error::{Error, ErrorCode};
 use deck::{History, ResourceUpdates, SavedCall, SavedCalls, SavedTarget};
 use host::{
     ApprovalRequest, BuildEnd, CallOutcome, CallView, DevView, HostView, ServerState, ServerView,
@@ -178,7 +178,10 @@ impl Calls {
                     let label = &screen.subject.label;
                     match failed {
                         None => out.say(ink!("{} finished", label)),
-                        Some(code) => out.toast(ink!("{} failed: {}", label, code), Role::Error),
+                        Some(ErrorCode::Cancelled) => out.say(ink!("{} cancelled", label)),
+                        Some(code) => {
+                            out.toast(ink!("{} failed: {}", label, code.words()), Role::Error);
+                        }
                     }
                 }
                 screen.ended(run, result, out);

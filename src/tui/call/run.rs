@@ -501,25 +501,21 @@ fn suspicious(warnings: &[Violation]) -> String {
 }
 
 fn failed(error: &Error) -> EndedCall {
-    let (word, fallback) = match error.code {
-        ErrorCode::Timeout => {
-            ("timed out", "call again with a longer timeout, or look at the server's log")
-        }
-        ErrorCode::Cancelled => ("cancelled", "the server was notified; call again when ready"),
-        ErrorCode::Validation => {
-            ("refused before sending", "fix the fields, or send it without validation")
-        }
-        ErrorCode::Protocol => ("protocol error", "look at the message in Traffic"),
-        ErrorCode::ServerUnavailable => ("server unavailable", "start or restart it"),
-        ErrorCode::CircuitOpen => ("rejected by the breaker", "wait, or reset the breaker"),
+    let fallback = match error.code {
+        ErrorCode::Timeout => "call again with a longer timeout, or look at the server's log",
+        ErrorCode::Cancelled => "the server was notified; call again when ready",
+        ErrorCode::Validation => "fix the fields, or send it without validation",
+        ErrorCode::Protocol => "look at the message in Traffic",
+        ErrorCode::ServerUnavailable => "start or restart it",
+        ErrorCode::CircuitOpen => "wait, or reset the breaker",
         ErrorCode::PolicyBlocked | ErrorCode::PermissionDenied => {
-            ("not permitted", "see the policy in the configuration")
+            "see the policy in the configuration"
         }
-        ErrorCode::RateLimited => ("too many calls", "wait for running calls"),
-        code => (code.as_str(), ""),
+        ErrorCode::RateLimited => "wait for running calls",
+        _ => "",
     };
     // Here a key leads to the reason; no shell is needed.
     let help = error.help.clone().filter(|help| !help.contains("`mcpdeck "));
     let next = help.unwrap_or_else(|| fallback.to_owned());
-    EndedCall { good: false, words: word.to_owned(), next }
+    EndedCall { good: false, words: error.code.words().to_owned(), next }
 }

@@ -272,11 +272,16 @@ fn detail(record: &LogRecord, width: u16) -> Doc {
     doc.field("time", Ink::line(&record.at.to_rfc3339()), Role::Text);
     doc.field("level", level_word(record.level), level_role(record.level));
     doc.field("server", server, Role::Text);
-    doc.field("source", Ink::line(&format!("{:?}", record.source).to_lowercase()), Role::Text);
+    doc.field("source", source_word(record), Role::Text);
     doc.field_if("logger", record.logger.as_ref(), Role::Foreign);
     doc.gap();
     doc.text(0, &record.text, Role::Foreign);
     doc
+}
+
+/// Where a line came from.
+fn source_word(record: &LogRecord) -> &'static str {
+    record.source.into()
 }
 
 fn line_of(record: &LogRecord) -> String {
@@ -406,7 +411,7 @@ impl Pane for LogsPane {
 
     fn red_row(&self, model: &Model) -> Option<RedRow> {
         let record = self.record(model)?;
-        let source = Ink::line(&format!("{:?}", record.source).to_lowercase());
+        let source = source_word(record);
         Some(RedRow {
             server: record.server.clone(),
             what: "log line",

@@ -279,9 +279,10 @@ fn detail(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
     doc.field("results", ink!("{}", view.successes), Role::Ok);
     doc.field("tool errors", ink!("{}", view.tool_errors), Role::Text);
     doc.field("in flight", ink!("{}", view.in_flight), Role::Text);
+    let mut label = "errors";
     for (code, count) in &view.errors {
         let role = if *code == ErrorCode::Cancelled { Role::Muted } else { Role::Error };
-        doc.field(code.as_str(), ink!("{}", count), role);
+        doc.field(std::mem::take(&mut label), ink!("{} {}", count, code.words()), role);
     }
     doc.field("received", ink!("{}", Bytes(view.bytes_in)), Role::Text);
     doc.field("sent", ink!("{}", Bytes(view.bytes_out)), Role::Text);

@@ -10,6 +10,7 @@ use crate::server::remedy::{FailureOutput, error_text, remedy};
 use crate::shared::HostShared;
 use crate::view::StartStep;
 use base::SafeText;
+use base::human::Dur;
 use config::error::{Error, ErrorCode};
 use protocol::{Capabilities, FetchedList, ListKind};
 
@@ -93,8 +94,10 @@ impl OpenAttempt {
 
     fn too_late(&self) -> Error {
         let config = &self.request.config;
-        let message =
-            format!("connected, but its lists did not arrive within {:?}", config.startup_timeout);
+        let message = format!(
+            "connected, but its lists did not arrive within {}",
+            Dur(config.startup_timeout)
+        );
         Error::new(ErrorCode::ServerStartup, message)
             .server(&config.name)
             .help("raise `startupTimeout`, or look at its traffic")

@@ -12,6 +12,7 @@ use crate::Fact;
 use crate::collisions::collisions;
 use crate::server::actor::{Actor, Addressee, Happened};
 use crate::server::slot::Slot;
+use base::human::Dur;
 use base::text::cut;
 use base::{LogLevel, LogRecord, LogSource, SafeText, Timestamp};
 use config::ToolFilter;
@@ -206,7 +207,7 @@ fn fetch(
     let fetch = session.list(kind);
     async move {
         tokio::time::timeout(limit, fetch).await.unwrap_or_else(|_| {
-            let message = format!("no answer within {limit:?}");
+            let message = format!("no answer within {}", Dur(limit));
             Err(Error::new(ErrorCode::Timeout, message).request(kind.method()))
         })
     }

@@ -87,7 +87,13 @@ fn exit(server: &ServerView, model: &Model, doc: &mut Doc) {
     let asked: &'static str = if exit.expected { "stopped by mcpdeck" } else { "unexpected" };
     doc.field("cause", asked, role);
     doc.field("uptime", ink!("{}", Dur(exit.lived)), Role::Text);
-    doc.field_if("stopped by", exit.ladder.as_ref(), Role::Text);
+    let by = exit.ladder.as_ref().map(|rung| match rung.as_str() {
+        "stdin" => ink!("the end of its stdin"),
+        "term" => ink!("SIGTERM"),
+        "kill" => ink!("SIGKILL"),
+        _ => Ink::from(rung),
+    });
+    doc.field_if("stopped by", by, Role::Text);
     if exit.swept > 0 {
         let swept = ink!("{}, terminated", count(exit.swept, "process"));
         doc.field("left behind", swept, Role::Warning);
