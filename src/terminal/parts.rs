@@ -60,7 +60,11 @@ pub fn filter_line(
     let total: u16 = right.iter().map(|(text, _)| width(text)).sum();
     let room = area.width.saturating_sub(total + 3);
     let mut pen = Pen::new(buf, area).ellipsis(look.glyphs.ellipsis);
-    pen.put("/ ", look.style(Role::Accent)).clip(text.0, room, look.style(text.1));
+    let (mut words, role) = text;
+    if role == Role::Faint && width(&words) > room {
+        words = leading_words(&words, room);
+    }
+    pen.put("/ ", look.style(Role::Accent)).clip(words, room, look.style(role));
     pen.column(area.width.saturating_sub(total).max(2));
     for (text, role) in right {
         pen.put(text, look.style(*role));
@@ -70,6 +74,15 @@ pub fn filter_line(
         filter.render(typed, buf, look.style(Role::Input));
     }
     typed
+}
+
+/// The first words of a hint, as many as fit whole.
+fn leading_words(hint: &Ink, room: u16) -> Ink {
+    let text = hint.as_str();
+    let ends = text.match_indices(' ').map(|(end, _)| &text[..end]);
+    let fits = ends.map(Ink::line).take_while(|words| width(words) <= room).last();
+    let fits = fits.unwrap_or_default();
+    Ink::line(fits.as_str().strip_suffix(" or").unwrap_or(fits.as_str()))
 }
 
 /// Draws a scroll bar on the right edge of `area` when not all rows fit.

@@ -113,6 +113,12 @@ impl<'a> Pen<'a> {
         self.cut(text.text(), cells, style)
     }
 
+    /// Draws the whole text or, where it does not fit in `cells`, nothing: for what says nothing once it
+    /// is cut. Advances by what was drawn.
+    pub fn whole(&mut self, text: impl Drawable, cells: u16, style: Style) -> &mut Self {
+        if width(&text) <= cells.min(self.room()) { self.clip(text, cells, style) } else { self }
+    }
+
     /// [`Pen::put`] for text that the caller has made safe.
     pub fn write(&mut self, text: &str, style: Style) -> &mut Self {
         self.cut(text, u16::MAX, style)

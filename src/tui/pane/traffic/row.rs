@@ -138,16 +138,22 @@ fn draw(
         pen.skip(2).put(cx.glyphs.branch, cx.style(Role::Faint)).skip(1);
     }
     let text = pen.position();
-    message(record, cx, pen, end.saturating_sub(text));
-    let left = end.saturating_sub(pen.position());
-    if let Some(problem) = head.and_then(|(group, ..)| group.problem.as_ref()) {
-        let words = ink!("  {} {}", cx.glyphs.warning, problem);
-        pen.clip(words, left, cx.style(Role::Warning));
+    let problem = match head {
+        Some((group, ..)) => group.problem.as_ref().map(|problem| (problem, group.failed)),
+        None => record.problem.as_ref().map(|problem| (problem, has_failed(record))),
+    };
+    // Of a line that is not JSON, its text says what is wrong.
+    let problem = problem.filter(|_| record.kind != MessageKind::Junk);
+    let remarked = problem.map_or(0, |(problem, _)| width(problem) + 4);
+    message(record, remarked, cx, pen, end.saturating_sub(text));
+    let left = |pen: &Pen<'_>| end.saturating_sub(pen.position());
+    if let Some((problem, failed)) = problem {
+        remark(problem, failed, cx, pen, left(pen));
     } else if let Some((group, _, false)) = head {
         let role = if group.failed { Role::Error } else { Role::Muted };
         let sign = if group.failed { cx.glyphs.warning } else { "" };
         let words = ink!("  {} {}", count(group.below.len() + 1, "message"), sign);
-        pen.clip(words, left, cx.style(role));
+        pen.whole(words, left(pen), cx.style(role));
     }
     pen.column(end + 1);
     if columns.size > 0 {
@@ -164,7 +170,28 @@ fn draw(
     }
 }
 
-fn message(record: &TrafficRecord, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
+/// What is wrong with a row; what went as it should, for example the end of a subscription, is no
+/// warning. Words of which only the beginning has room are left to the details.
+fn remark(problem: &SafeText, failed: bool, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
+    /// Narrowest words that still say something.
+    const MIN_WORDS_COLUMNS: u16 = 20;
+    let (sign, role) = if failed { (cx.glyphs.warning, Role::Warning) } else { ("", Role::Muted) };
+    let words = ink!("  {}{}{}", sign, if failed { " " } else { "" }, problem);
+    let is_told = width(&words) <= room || room >= MIN_WORDS_COLUMNS;
+    if is_told {
+        pen.clip(words, room, cx.style(role));
+    } else {
+        let short = ink!("  {}", sign);
+        let shorter = ink!(" {}", sign);
+        pen.whole(if width(&short) <= room { short } else { shorter }, room, cx.style(role));
+    }
+}
+
+/// A message; its number gives way to the `remarked` cells of what is to be said of it.
+fn message(record: &TrafficRecord, remarked: u16, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
+    /// Cells that a sign needs.
+    const SIGN_COLUMNS: u16 = 2;
+    let room = room.saturating_sub(remarked.min(SIGN_COLUMNS));
     let end = pen.position() + room;
     let left = |pen: &Pen<'_>| end.saturating_sub(pen.position());
     let (word, role): (&'static str, Role) = match record.kind {
@@ -187,12 +214,9 @@ fn message(record: &TrafficRecord, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
         pen.clip(ink!(" {}", target), left(pen), cx.style(Role::Accent));
     }
     // A part of an id says nothing.
-    let id = record.id.as_ref().map(|id| ink!(" #{}", id));
-    if let Some(id) = id.filter(|id| width(id) <= left(pen)) {
-        pen.clip(id, left(pen), cx.style(Role::Faint));
-    }
-    if let Some(problem) = &record.problem {
-        pen.clip(ink!("  {} {}", cx.glyphs.warning, problem), left(pen), cx.style(Role::Warning));
+    if let Some(id) = &record.id {
+        let room = left(pen).saturating_sub(remarked.saturating_sub(SIGN_COLUMNS));
+        pen.whole(ink!(" #{}", id), room, cx.style(Role::Faint));
     }
 }
 
