@@ -123,6 +123,8 @@ pub struct CatalogPane {
     search: TypedSearch,
     sort: Sort,
     wanted: Option<(ServerName, Arc<str>)>,
+    /// What the columns of all entries could use: neither scrolling nor a filter moves them.
+    widest: CatalogColumns,
 }
 
 named! {
@@ -229,6 +231,22 @@ impl CatalogColumns {
         Self { name, note, server, marks, number }
     }
 
+    /// What these entries could use.
+    fn wanted(entries: &[Arc<CatalogEntry>], kind: &CatalogKind) -> Self {
+        /// Cells of names that are shorter than their title with its sign.
+        const MIN_NAME_COLUMNS: u16 = 6;
+        let longest = |of: fn(&CatalogEntry) -> Ink, most: u16| {
+            entries.iter().map(|e| width(&of(e))).max().unwrap_or(0).min(most)
+        };
+        Self {
+            name: name_columns(entries).max(MIN_NAME_COLUMNS),
+            server: longest(|e| Model::name(&e.server), 14).max(6),
+            note: longest(|e| e.note.clone(), 60),
+            marks: longest(|e| e.marks.clone(), 15),
+            number: longest(|e| e.number.clone(), 10).max(kind.number.len() as u16),
+        }
+    }
+
     /// What the title at a cell of the line of titles stands for.
     fn title_at(&self, x: u16) -> Option<By> {
         // Cursor and mark of a change come before the name.
@@ -253,10 +271,7 @@ impl CatalogColumns {
     }
 }
 
-/// Cells of names that are shorter than their title with its sign.
-const MIN_NAME_COLUMNS: u16 = 6;
-
-/// Cells for the names in sight. A few that are much longer than the others lose their middle: they
+/// Cells for names. A few that are much longer than the others lose their middle: they
 /// would take the signatures of all.
 fn name_columns(rows: &[Arc<CatalogEntry>]) -> u16 {
     const LONG_NAME_COLUMNS: u16 = 40;
@@ -291,6 +306,7 @@ impl CatalogPane {
             search: TypedSearch::default(),
             sort: Sort::default(),
             wanted: None,
+            widest: CatalogColumns::wanted(&[], kind),
         }
     }
 
@@ -341,22 +357,11 @@ impl CatalogPane {
         Some((&entry.server, entry.list, &entry.wire))
     }
 
-    /// The columns of a list drawn in this region, for the rows in sight.
+    /// The columns of a list drawn in this region.
     fn columns(&self, model: &Model, list: Rect) -> CatalogColumns {
         let many = model.scope.is_none() && self.built_from.len() > 1;
-        let window = self.browser.list.window(self.browser.rows.len(), usize::from(list.height));
-        let rows = &self.browser.rows[window];
-        let longest = |of: fn(&CatalogEntry) -> Ink, most: u16| {
-            rows.iter().map(|e| width(&of(e))).max().unwrap_or(0).min(most)
-        };
-        let wanted = CatalogColumns {
-            name: name_columns(rows).max(MIN_NAME_COLUMNS),
-            server: if many { longest(|e| Model::name(&e.server), 14).max(6) } else { 0 },
-            note: longest(|e| e.note.clone(), 60),
-            marks: longest(|e| e.marks.clone(), 15),
-            number: longest(|e| e.number.clone(), 10).max(self.kind.number.len() as u16),
-        };
-        CatalogColumns::fit(list.width, &wanted)
+        let server = if many { self.widest.server } else { 0 };
+        CatalogColumns::fit(list.width, &CatalogColumns { server, ..self.widest })
     }
 
     /// Number of servers that have an entry here.
@@ -401,6 +406,7 @@ impl Pane for CatalogPane {
             self.search.reset();
             // What a filter leaves does not move the columns.
             self.browser.wants = wanted(&self.all);
+            self.widest = CatalogColumns::wanted(&self.all, self.kind);
         }
         let narrowed = self.built_filter != self.browser.filter.text();
         let sorted = std::mem::take(&mut self.sort.changed);

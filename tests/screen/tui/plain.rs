@@ -104,3 +104,22 @@ fn an_error_is_named_in_words_wherever_it_is_seen() {
         }
     }
 }
+
+#[test]
+fn scrolling_and_filtering_move_no_column_of_a_list() {
+    let mut app = app("overflow");
+    types(&mut app, "2");
+    for (width, height) in [(80, 24), (100, 30), (120, 35), (160, 45)] {
+        let titles = |screen: &str| {
+            let line = screen.lines().find(|line| line.contains(" name "));
+            let line = line.unwrap_or_else(|| panic!("{screen}"));
+            line.split('│').next().unwrap_or_default().to_owned()
+        };
+        press(&mut app, KeyCode::Home, KeyModifiers::NONE);
+        let before = titles(&draw(&mut app, width, height));
+        for key in [KeyCode::PageDown, KeyCode::PageDown, KeyCode::End] {
+            press(&mut app, key, KeyModifiers::NONE);
+            assert_eq!(titles(&draw(&mut app, width, height)), before);
+        }
+    }
+}
