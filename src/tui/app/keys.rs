@@ -52,6 +52,18 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
         {
             Ok(())
         }
+        action
+            if action != Action::ServerKeys
+                && let Some(scope) = menu_of(action) =>
+        {
+            // A menu in which nothing can be chosen has no use.
+            let rows = app.look.keymap.rows(&[scope]).into_iter();
+            let mut all = rows
+                .filter(|row| row.action != Action::Back)
+                .map(|row| availability(app, row.action));
+            let first = all.next().unwrap_or(Ok(()));
+            if first.is_err() && all.any(|one| one.is_ok()) { Ok(()) } else { first }
+        }
         action if model.playback.is_some() && is_for_what_runs(action) => {
             Err("this is a recording: nothing runs")
         }
@@ -118,6 +130,11 @@ pub(super) fn availability(app: &App, action: Action) -> Availability {
             | ActionPlace::User => pane_availability(app, action),
         },
     }
+}
+
+/// Where the keys are bound that can follow one that waits for another.
+fn menu_of(opens: Action) -> Option<KeyScope> {
+    MENUS.into_iter().find(|(action, _)| *action == opens).map(|(_, scope)| scope)
 }
 
 /// Whether an action is for servers that run, and for their file.
@@ -190,7 +207,7 @@ fn can_change(app: &App, action: EditAction, has_server: bool) -> Availability {
 /// Whether there are configuration files to edit.
 fn can_edit(app: &App) -> Availability {
     let any = !app.model.view.files.is_empty() || app.own_file().is_some();
-    when(any, "the servers are the demo's or from the command line, not from a file")
+    when(any, "these servers are in no file: `mcpdeck -c FILE` opens one")
 }
 
 /// A user command filled in from the selection; `None` if the action is not a user command.
@@ -302,7 +319,7 @@ fn rows_here(app: &App, scopes: &[KeyScope]) -> Vec<KeyRow> {
 
 /// The keys that can follow one that waits for another.
 pub(super) fn next_keys(app: &App, opens: Action) -> Option<NextKeys> {
-    let (_, scope) = MENUS.into_iter().find(|(action, _)| *action == opens)?;
+    let scope = menu_of(opens)?;
     let rows = app.look.keymap.rows(&[scope]).into_iter();
     let keys = rows.filter(|row| row.action != Action::Back).map(|row| NextKey {
         action: row.action,
@@ -427,24 +444,23 @@ pub(super) fn elsewhere(app: &App, action: Action) -> Option<PaneId> {
 /// The help: the keys of the open screen, or every key that works now and any problem with the
 /// user's files.
 pub(super) fn help(app: &App) -> TextReader {
-    let mut doc = Doc::new(reader_width(app.size));
+    let width = reader_width(app.size);
+    let mut lines = Vec::new();
     if let Some((title, scopes)) = app.screens.top().and_then(Screen::help) {
         for (scope, heading) in scopes {
-            doc.heading(*heading);
+            lines.push(HelpLine::Heading(heading));
             for (chords, help) in app.look.keymap.sentences(*scope) {
-                key_line(&Ink::line(&chords), &ink!("{}", help), Role::Text, &mut doc);
+                lines.push(HelpLine::Keys(Ink::line(&chords), ink!("{}", help), Role::Text));
             }
         }
-        return TextReader::help(ink!("{}", title), doc);
+        return TextReader::help(ink!("{}", title), width, move |width| help_text(&lines, width));
     }
-    if let Some(problem) = &app.look.problem {
-        doc.text(0, problem, Role::Error);
-    }
+    lines.extend(app.look.problem.clone().map(HelpLine::Problem));
     let mut last = None;
     let rows = rows_here(app, &app.scopes());
     for row in &rows {
         if last != Some(row.scope) {
-            doc.heading(row.scope.name());
+            lines.push(HelpLine::Heading(row.scope.name()));
             last = Some(row.scope);
         }
         let keys: Vec<String> = row.chords.iter().map(Chord::to_string).collect();
@@ -454,13 +470,13 @@ pub(super) fn help(app: &App) -> TextReader {
             help.push(ink!("  ({})", app.spelled(reason)));
             role = Role::Faint;
         }
-        key_line(&Ink::line(&keys.join("  ")), &help, role, &mut doc);
+        lines.push(HelpLine::Keys(Ink::line(&keys.join("  ")), help, role));
     }
     // What follows a key that waits for another.
     for (opens, menu) in
         MENUS.into_iter().filter(|(opens, _)| rows.iter().any(|row| row.action == *opens))
     {
-        doc.heading(menu.name());
+        lines.push(HelpLine::Heading(menu.name()));
         for next in next_keys(app, opens).iter().flat_map(NextKeys::keys) {
             let keys = app.look.keymap.sequence(&app.scopes(), next.action).unwrap_or_default();
             let mut help = next.help.clone();
@@ -468,22 +484,43 @@ pub(super) fn help(app: &App) -> TextReader {
                 help.push(ink!("  ({})", reason));
             }
             let role = if next.disabled.is_some() { Role::Faint } else { Role::Text };
-            key_line(&Ink::line(&keys), &help, role, &mut doc);
+            lines.push(HelpLine::Keys(Ink::line(&keys), help, role));
         }
     }
-    doc.heading("mouse");
+    lines.push(HelpLine::Heading("mouse"));
     for (what, does) in MOUSE {
-        key_line(&ink!("{}", *what), &ink!("{}", *does), Role::Text, &mut doc);
+        lines.push(HelpLine::Keys(ink!("{}", *what), ink!("{}", *does), Role::Text));
     }
-    TextReader::help(ink!("keys: {}", app.pane.name()), doc)
+    let title = ink!("keys: {}", app.pane.name());
+    TextReader::help(title, width, move |width| help_text(&lines, width))
+}
+
+/// A line of the help, before it is wrapped.
+enum HelpLine {
+    Heading(&'static str),
+    Problem(Ink),
+    /// Keys, what they do, and how that is drawn.
+    Keys(Ink, Ink, Role),
+}
+
+/// The help in a width.
+fn help_text(lines: &[HelpLine], width: u16) -> Doc {
+    let mut doc = Doc::new(width);
+    for line in lines {
+        match line {
+            HelpLine::Heading(text) => _ = doc.heading(*text),
+            HelpLine::Problem(text) => _ = doc.text(0, text, Role::Error),
+            HelpLine::Keys(keys, help, role) => key_line(keys, help, *role, &mut doc),
+        }
+    }
+    doc
 }
 
 /// Writes keys and, beside them, their help text wrapped to as many lines as needed.
 fn key_line(keys: &Ink, help: &Ink, role: Role, doc: &mut Doc) {
     /// Width of the keys, in columns.
     const KEY_COLUMNS: usize = 19;
-    // A scroll bar may take the last column.
-    let room = doc.width().saturating_sub(KEY_COLUMNS as u16 + 1).max(10);
+    let room = doc.width().saturating_sub(KEY_COLUMNS as u16).max(10);
     let mut lead = ink!("  {:<16} ", keys);
     // Several keys that are longer than the column have a row of their own.
     if usize::from(crate::widget::width(&lead)) > KEY_COLUMNS {

@@ -2,6 +2,7 @@
 //! typing a few letters.
 
 use crate::chat::port::ChatCommand;
+use crate::filter::contains;
 use crate::find;
 use crate::keymap::KeyScope;
 use crate::pane::{Cx, Gesture, Out, Ui};
@@ -59,8 +60,14 @@ impl Palette {
         let typed = self.input.text().trim();
         self.found = find::rank(typed, &self.choices, Choice::fields);
         if !typed.is_empty() {
-            // A name typed in full means the item of that name.
-            self.found.sort_by_key(|n| self.choices[*n].pick.rank(typed));
+            // A name typed in full means the item of that name. What cannot be used is no first choice
+            // among those that match as well: whoever spells it out learns why.
+            self.found.sort_by_key(|n| {
+                let choice = &self.choices[*n];
+                let fields = choice.fields();
+                let is_literal = contains(fields.name, typed) || contains(fields.context, typed);
+                (choice.pick.rank(typed), !is_literal, choice.disabled.is_some())
+            });
         }
         self.list.select_index(0, &self.found[..]);
     }

@@ -43,9 +43,10 @@ impl TextReader {
         Self { title, text: DocView { doc, top: 0 }, ..Self::default() }
     }
 
-    /// The keys that work.
-    pub fn help(title: Ink, doc: Doc) -> Self {
-        Self { is_help: true, ..Self::new(title, doc) }
+    /// The keys that work, laid out in `width` and again when that changes.
+    pub fn help(title: Ink, width: u16, text: impl Fn(u16) -> Doc + 'static) -> Self {
+        let doc = text(width);
+        Self { is_help: true, fitted: Some(Box::new(text)), ..Self::new(title, doc) }
     }
 
     /// A text that is kept up to date.
@@ -171,6 +172,10 @@ impl Screen for TextReader {
             && self.text.doc.width() != width
         {
             self.text.doc = text(width);
+            if let Some((typed, whole)) = &mut self.search {
+                *whole = std::mem::take(&mut self.text.doc);
+                self.text.doc = whole.narrowed(typed.text());
+            }
             self.text.scroll(0, ui.area.height);
         }
     }

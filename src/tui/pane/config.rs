@@ -13,7 +13,6 @@ use config::{ConfigChange, Diagnostic, EffectiveValue, FileScope, Severity, Sour
 const MIN_PROBLEM_COLUMNS: u16 = 36;
 /// Columns of the number before a line of a file.
 const NUMBER_COLUMNS: u16 = 5;
-
 named! {
     /// What is shown.
     #[derive(Default)]
@@ -216,7 +215,7 @@ fn file(model: &Model, doc: &mut Doc) -> Vec<(usize, Diagnostic)> {
         }
     }
     if model.files.is_empty() && all.is_empty() {
-        doc.text(0, &"no file: the servers come from the demo or the command line", Role::Muted);
+        doc.text(0, &no_file(model), Role::Muted);
     }
     for file in &*model.files {
         doc.heading(Ink::line(&file.path.display().to_string()));
@@ -275,11 +274,23 @@ fn file_line(
 // Views of the configuration other than the file: sources, effective values, reloads. Pure: model
 // in, text out.
 
+/// Told instead of a file where there is none, and where one would come from.
+fn no_file(model: &Model) -> &'static str {
+    if !model.view.files.is_empty() {
+        return "the file is not read yet";
+    }
+    if model.view.servers.is_empty() {
+        return "no file yet: it is written when you add a server";
+    }
+    "these servers are in no file, they come from the demo or the command line: there is nothing to \
+     edit; `mcpdeck -c FILE` opens a file"
+}
+
 /// Where servers come from, and which inputs are asked for.
 fn sources(ui: Ui<'_>, doc: &mut Doc) {
     let situation = &ui.model.situation;
     if situation.sources.is_empty() {
-        doc.text(0, &"no file: the servers come from the demo or the command line", Role::Muted);
+        doc.text(0, &no_file(ui.model), Role::Muted);
         return;
     }
     for source in &situation.sources {

@@ -106,6 +106,26 @@ fn an_error_is_named_in_words_wherever_it_is_seen() {
 }
 
 #[test]
+fn where_there_is_no_file_nothing_is_edited_and_it_says_where_one_would_come_from() {
+    let mut app = app("typical");
+    let mut view = session("typical");
+    view.files = Default::default();
+    app.update(Message::News(News::View(Arc::new(view))));
+    for (width, height) in [(80, 24), (120, 40)] {
+        types(&mut app, "7");
+        let screen = draw(&mut app, width, height);
+        let text = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            text.contains("there is nothing to edit; `mcpdeck -c FILE` opens a file"),
+            "{screen}"
+        );
+        types(&mut app, "e");
+        let screen = draw(&mut app, width, height);
+        assert!(screen.contains("in no file: `mcpdeck -c FILE` opens one"), "{screen}");
+    }
+}
+
+#[test]
 fn scrolling_and_filtering_move_no_column_of_a_list() {
     let mut app = app("overflow");
     types(&mut app, "2");
@@ -122,4 +142,39 @@ fn scrolling_and_filtering_move_no_column_of_a_list() {
             assert_eq!(titles(&draw(&mut app, width, height)), before);
         }
     }
+}
+
+#[test]
+fn a_command_that_is_spelled_out_is_found_although_it_cannot_be_used() {
+    let mut app = app("typical");
+    draw(&mut app, 120, 40);
+    // What can be used comes first among those that match as well.
+    types(&mut app, ":show all servers");
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("all servers are shown"), "{screen}");
+    press(&mut app, KeyCode::Esc, KeyModifiers::NONE);
+    draw(&mut app, 120, 40);
+    types(&mut app, ":server");
+    let screen = draw(&mut app, 120, 40);
+    let rows: Vec<&str> =
+        screen.lines().filter(|line| line.to_lowercase().contains("server")).collect();
+    let first = rows.iter().find(|line| line.contains('▸')).unwrap_or_else(|| panic!("{screen}"));
+    assert!(!first.contains("no file"), "{screen}");
+}
+
+#[test]
+fn the_help_is_laid_out_anew_when_the_terminal_is_resized() {
+    let mut app = app("typical");
+    draw(&mut app, 80, 24);
+    types(&mut app, "?");
+    draw(&mut app, 80, 24);
+    let wide = draw(&mut app, 160, 45);
+    let narrow = draw(&mut app, 60, 45);
+    for (screen, width) in [(&wide, 160), (&narrow, 60)] {
+        let longest = screen.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(longest <= width, "{screen}");
+        assert!(!screen.contains('…'), "{screen}");
+    }
+    // What needed two rows in the narrow one has one in the wide one.
+    assert_ne!(wide.lines().nth(10), narrow.lines().nth(10));
 }
