@@ -314,7 +314,7 @@ impl App {
                 let (who, asks) = who_asks(request);
                 let mut text = ink!("{} {}", who, asks);
                 if fresh > 1 {
-                    text.push(ink!(" and {} more", fresh - 1));
+                    text.push(ink!("; {} more", fresh - 1));
                 }
                 text.push("   ");
                 // An open answer screen takes the keys, so name its own binding.
@@ -352,7 +352,7 @@ impl App {
         }
         let mut doc = Doc::new(reader_width(self.size));
         doc.text(0, &text, Role::Error);
-        self.read(ink!("{}", error.code), doc);
+        self.read(ink!("{}", error.code.words()), doc);
     }
 
     /// Handles the result of saving an entry; a failure is left to its form while that is open.

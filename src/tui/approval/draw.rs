@@ -15,7 +15,7 @@ use host::ApprovalRequest;
 use protocol::RequestKind;
 
 /// Columns reserved for the call in the title before the time left is shortened.
-const MIN_CALL_COLUMNS: u16 = 20;
+const MIN_CALL_COLUMNS: u16 = 44;
 /// Fewest cells for a part of it.
 const MIN_PART_COLUMNS: u16 = 8;
 /// Rows around the request: title and rule above, one rule below.

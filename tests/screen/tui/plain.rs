@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use mcpdeck::error::{Error, ErrorCode};
-use mcpdeck::protocol::{Direction, MessageKind};
+use mcpdeck::host::Settlement;
+use mcpdeck::protocol::{Direction, MessageKind, RequestKind};
 use mcpdeck::tui::message::CallToken;
+use serde_json::json;
 
 use super::driver::Driver;
 use super::*;
@@ -142,6 +144,22 @@ fn scrolling_and_filtering_move_no_column_of_a_list() {
             assert_eq!(titles(&draw(&mut app, width, height)), before);
         }
     }
+}
+
+#[test]
+fn requests_that_ended_alike_share_a_row() {
+    let mut driver = Driver::new();
+    for _ in 0..4 {
+        driver.ask(RequestKind::Roots, json!({}));
+        let id = *driver.view.pending.keys().next().unwrap();
+        let reason = SafeText::line("the call that asked ended");
+        driver.settle(id, Settlement::Withdrawn { reason });
+    }
+    driver.shown();
+    driver.keys("6l");
+    let screen = draw(&mut driver.app, 160, 45);
+    assert_eq!(screen.matches("the call that asked ended").count(), 1, "{screen}");
+    assert!(screen.contains("4 times") && screen.contains("the last after 12.0 s"), "{screen}");
 }
 
 #[test]

@@ -173,29 +173,46 @@ fn settled(model: &Model, doc: &mut Doc) {
         return;
     }
     doc.heading("Decided");
-    for (at, request, settlement) in model.view.settled.iter().rev().take(MAX_SETTLED_ROWS) {
-        let (what, role) = match settlement {
-            Settlement::Answered { by, how } => {
-                let how = if how.as_str() == "result" { ink!("answered") } else { Ink::line(how) };
-                let words = match by {
-                    Decider::Person => ink!("{} by you", how),
-                    Decider::Callback => ink!("{} by the callback", how),
-                    // Some rules are named as a whole: `the shared roots`.
-                    Decider::Rule(rule) if rule.starts_with("the ") => {
-                        ink!("{} by {}", how, Ink::line(rule))
-                    }
-                    Decider::Rule(rule) => ink!("{} by the rule {}", how, Ink::line(rule)),
-                    Decider::Nobody => ink!("{}, not answered", how),
-                };
-                (words, Role::Text)
-            }
-            Settlement::Withdrawn { reason } => (ink!("withdrawn: {}", reason), Role::Warning),
-        };
-        let after = at.since(request.arrived);
+    let mut all = model.view.settled.iter().rev().peekable();
+    let mut rows = 0;
+    while let Some((at, request, settlement)) = all.next().filter(|_| rows < MAX_SETTLED_ROWS) {
+        // Those that ended in the same way share a row.
+        let mut many = 1;
+        let like = (&request.server, &request.kind, settlement);
+        while all.next_if(|(_, one, how)| (&one.server, &one.kind, how) == like).is_some() {
+            many += 1;
+        }
+        rows += 1;
+        let (what, role) = ending(settlement);
+        let often = if many > 1 { ink!("{} times", many) } else { Ink::default() };
         doc.line(vec![
             (ink!("  {} ", Model::time_of_day(*at)), Role::Faint),
             (ink!("{} {}  ", Model::name(&request.server), kind_word(&request.kind)), Role::Text),
+            (often, Role::Muted),
         ]);
-        doc.text(4, &ink!("{}, after {}", &what, Dur(after)), role);
+        let last = if many > 1 { "the last " } else { "" };
+        doc.text(4, &ink!("{}, {}after {}", &what, last, Dur(at.since(request.arrived))), role);
     }
+}
+
+/// How a request ended, and how that is drawn.
+fn ending(settlement: &Settlement) -> (Ink, Role) {
+    let (by, how) = match settlement {
+        Settlement::Withdrawn { reason } => {
+            return (ink!("withdrawn: {}", reason), Role::Warning);
+        }
+        Settlement::Answered { by, how } => (by, how),
+    };
+    let how = if how.as_str() == "result" { ink!("answered") } else { Ink::line(how) };
+    let words = match by {
+        Decider::Person => ink!("{} by you", how),
+        Decider::Callback => ink!("{} by the callback", how),
+        // Some rules are named as a whole: `the shared roots`.
+        Decider::Rule(rule) if rule.starts_with("the ") => {
+            ink!("{} by {}", how, Ink::line(rule))
+        }
+        Decider::Rule(rule) => ink!("{} by the rule {}", how, Ink::line(rule)),
+        Decider::Nobody => ink!("{}, not answered", how),
+    };
+    (words, Role::Text)
 }
