@@ -235,7 +235,19 @@ fn a_recording_is_shown_at_any_moment_without_an_engine() {
     // It opens at the first error.
     let first = next(&mut app);
     assert!(first.contains("a scrubbed recording") && first.contains("a.jsonl"), "{first}");
-    for key in ['4', 'o', 'o'] {
+    // The waterfall shows the operation that failed there, and what is still to come as faint.
+    press(&mut app, KeyCode::Char('4'), KeyModifiers::NONE);
+    press(&mut app, KeyCode::Char('v'), KeyModifiers::NONE);
+    let cursor = |screen: &str| screen.lines().find(|line| line.contains('▸')).unwrap().to_owned();
+    let shown = draw(&mut app, 120, 40);
+    assert!(cursor(&shown).contains("ask_person"), "{shown}");
+    commands.send(PlayCommand::Error(true)).unwrap();
+    let shown = next(&mut app);
+    assert!(cursor(&shown).contains("file:///a"), "{shown}");
+    commands.send(PlayCommand::Error(false)).unwrap();
+    next(&mut app);
+    press(&mut app, KeyCode::Char('v'), KeyModifiers::NONE);
+    for key in ['o', 'o'] {
         press(&mut app, KeyCode::Char(key), KeyModifiers::NONE);
     }
     let first = draw(&mut app, 120, 40);

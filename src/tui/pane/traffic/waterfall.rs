@@ -39,6 +39,8 @@ pub struct Waterfall {
     /// How many times the axis is magnified by two, around the selected operation.
     zoom: u32,
     built_for: Option<(u64, Option<ServerName>)>,
+    /// The moment of a recording whose operation is selected.
+    moment: Option<Timestamp>,
 }
 
 /// The lines of the pane: head, axis, rows, detail.
@@ -53,14 +55,35 @@ impl Waterfall {
     pub fn sync(&mut self, ui: Ui<'_>) {
         let operations = &ui.model.operations;
         let key = (operations.version(), ui.model.scope.clone());
-        if self.built_for.as_ref() != Some(&key) {
+        let is_new = self.built_for.as_ref() != Some(&key);
+        if is_new {
             self.build(operations, ui.model);
             self.built_for = Some(key);
         }
-        if let (false, Some(last)) = (self.stays, self.rows.last()) {
+        if let Some(playback) = &ui.model.playback {
+            // A moment that was asked for is shown; one that only passes leaves the cursor alone.
+            let is_other = self.moment.replace(playback.at) != Some(playback.at);
+            let follows = !self.stays && (is_other || is_new);
+            if (follows || is_other && !playback.is_playing)
+                && let Some(number) = self.happened_at(playback.at, operations)
+            {
+                self.list.select(number);
+            }
+        } else if let (false, Some(last)) = (self.stays, self.rows.last()) {
             self.list.select(*last);
         }
         self.list.sync(&self.rows[..], usize::from(lines(ui.area)[2].height));
+    }
+
+    /// The operation that began or ended last before a moment; of several, one that failed.
+    fn happened_at(&self, at: Timestamp, operations: &RecordedOperations) -> Option<u64> {
+        let known = self.rows.iter().filter_map(|number| Some((number, operations.get(*number)?)));
+        let happened = known.filter_map(|(number, operation)| {
+            let ended = operation.ended.filter(|ended| *ended <= at);
+            let last = ended.or(Some(operation.asked).filter(|asked| *asked <= at))?;
+            Some(((last, ended.is_some() && operation.has_failed()), *number))
+        });
+        happened.max_by_key(|(last, _)| *last).map(|(_, number)| number)
     }
 
     fn build(&mut self, operations: &RecordedOperations, model: &Model) {
@@ -179,6 +202,7 @@ impl Waterfall {
         let shown: Vec<&RecordedOperation> =
             self.rows[window].iter().filter_map(|number| operations.get(*number)).collect();
         let now = if cx.model.playback.is_some() { operations.latest() } else { cx.model.now };
+        let moment = cx.model.playback.as_ref().map(|playback| playback.at);
         let center = self.selected(cx.model).map(|operation| operation.asked);
         let axis = Axis::new((&shown, operations), now, (self.zoom, center), list);
         let path = self.critical_path(operations);
@@ -189,12 +213,17 @@ impl Waterfall {
             let Some(operation) = operations.get(*number) else { return };
             let folded = self.folded.contains(number);
             let is_critical = path.len() > 1 && path.iter().any(|(on, _)| on == number);
-            let role = if is_critical { Role::Heading } else { Role::Text };
+            let role = match moment {
+                Some(at) if operation.asked > at => Role::Faint,
+                _ if is_critical => Role::Heading,
+                _ => Role::Text,
+            };
             name(operation, (folded, role), cx, axis.left.saturating_sub(2), pen);
             pen.column(list.width.saturating_sub(DURATION_COLUMNS + 1));
             let role = if operation.has_failed() { Role::Error } else { Role::Muted };
             pen.right(ink!("{}", Dur(operation.took(now))), DURATION_COLUMNS, cx.style(role));
             axis.folds(cx, pen);
+            axis.moment(moment, cx, pen);
             axis.bar(operation, &waits(operation, operations, now), cx, pen);
         });
         scroll_bar(cx, self.rows.len(), self.list.top(), list, buf);
@@ -499,6 +528,14 @@ impl Axis {
                 let cell = self.cell(Timestamp(self.time_at(at)));
                 pen.column(self.left + cell).clip(cx.glyphs.vertical, 1, cx.style(Role::Rule));
             }
+        }
+    }
+
+    /// Marks the moment of a recording that is shown.
+    fn moment(&self, at: Option<Timestamp>, cx: &Cx<'_>, pen: &mut Pen<'_>) {
+        if let Some(at) = at.filter(|at| self.cells > 0 && self.shows(*at, *at)) {
+            let cell = self.left + self.cell(at);
+            pen.column(cell).clip(cx.glyphs.vertical, 1, cx.style(Role::Accent));
         }
     }
 
