@@ -143,7 +143,38 @@ impl Doc {
         self
     }
 
-    /// The same for an optional value; without one there is no line.
+    /// Pieces, then others two cells apart. One that has no room in its row begins the next, which is
+    /// indented, and wraps there if a row is too short for it.
+    pub fn flow(
+        &mut self,
+        lead: DocLine,
+        pieces: impl IntoIterator<Item = (Ink, Role)>,
+        indent: u16,
+    ) -> &mut Self {
+        const GAP_COLUMNS: u16 = 2;
+        let columns = |line: &DocLine| line.iter().map(|(piece, _)| width(piece)).sum::<u16>();
+        let mut line = lead;
+        let mut gap = 0;
+        for (piece, role) in pieces {
+            if columns(&line) + gap + width(&piece) <= self.width {
+                line.push((blanks(gap), role));
+                line.push((piece, role));
+            } else {
+                self.line(std::mem::take(&mut line));
+                let room = self.width.saturating_sub(indent).max(8);
+                for part in wrap(piece.as_str(), room) {
+                    if !line.is_empty() {
+                        self.line(std::mem::take(&mut line));
+                    }
+                    line = vec![(blanks(indent), Role::Text), (Ink::line(part), role)];
+                }
+            }
+            gap = GAP_COLUMNS;
+        }
+        self.line(line)
+    }
+
+    /// The same as [`Doc::field`] for an optional value; without one there is no line.
     pub fn field_if(&mut self, label: &'static str, value: Option<impl Drawable>, role: Role) {
         if let Some(value) = value {
             self.field(label, value, role);
@@ -412,6 +443,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn pieces_that_have_no_room_in_a_row_begin_the_next_one_and_nothing_is_lost() {
+        let long = "pattern ^[A-Z]{2}-[A-Z]{3,5}$";
+        let words = ["string", "minLength 3", long, "default of several words"];
+        for columns in 12..120 {
+            let mut doc = Doc::new(columns);
+            let lead = vec![(ink!("  callsign *  "), Role::JsonKey)];
+            doc.flow(lead, words.map(|word| (Ink::line(word), Role::Faint)), 4);
+            let row = |line: &DocLine| line.iter().map(|(piece, _)| piece.as_str()).collect();
+            let rows: Vec<String> = doc.lines().iter().map(row).collect();
+            // The name is the caller's.
+            assert!(rows[1..].iter().all(|row| width(&Ink::line(row)) <= columns), "{rows:?}");
+            let all = rows.join(" ").replace(' ', "");
+            assert_eq!(all, format!("callsign*{}", words.join("")).replace(' ', ""), "{columns}");
+        }
+        let mut doc = Doc::new(120);
+        doc.flow(Vec::new(), words.map(|word| (Ink::line(word), Role::Faint)), 4);
+        assert_eq!(doc.len(), 1);
+    }
 
     #[test]
     fn lines_break_at_blanks_and_long_words_where_they_must() {

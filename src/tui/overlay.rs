@@ -1,7 +1,7 @@
 //! Dialogs over the panes and screens: texts, lists to pick from, questions. Each is a
 //! [`crate::screen::Screen`] with a frame; here is what they share.
 
-use ratatui::style::Modifier;
+use ratatui::style::{Color, Modifier};
 use ratatui::widgets::{Clear, Widget as _};
 use unicode_width::UnicodeWidthStr as _;
 
@@ -107,6 +107,8 @@ pub fn dim(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
     for at in area.intersection(buf.area).positions() {
         let cell = &mut buf[at];
         cell.modifier = Modifier::empty();
+        // A ground of its own, as a match has, would be the brightest thing on the screen.
+        cell.bg = Color::Reset;
         cell.set_style(faint);
     }
 }

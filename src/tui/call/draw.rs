@@ -163,6 +163,8 @@ impl CallScreen {
     }
 
     fn draw_head(&self, look: &Styles, area: Rect, description: &[String], buf: &mut Buffer) {
+        /// Fewest cells for a title, of which a few letters say nothing.
+        const MIN_TITLE_COLUMNS: u16 = 12;
         let mut parts = vec![self.subject.server.to_string()];
         if !self.subject.manner.is_empty() {
             parts.push(self.subject.manner.to_owned());
@@ -176,7 +178,9 @@ impl CallScreen {
         let text = format!("   {}", parts.join(look.sign(" · ", " - ")));
         let mut pen = Pen::new(buf, Rect { x: area.x + 1, width: area.width - 1, ..area });
         pen.write(&self.subject.label, look.accent).write(&SafeText::line(&text), look.muted);
-        if let Some(title) = &self.subject.title {
+        if let Some(title) = &self.subject.title
+            && pen.room() >= crate::widget::width(title).min(MIN_TITLE_COLUMNS) + 3
+        {
             pen.write("   ", look.muted).write(title, look.foreign);
         }
         for (row, line) in (1..area.height).zip(description) {

@@ -771,6 +771,7 @@ fn ranges(field: &Field) -> Vec<String> {
         (None, None) => None,
         (Some(low), None) => Some(format!("at least {}", count(low, what))),
         (None, Some(high)) => Some(format!("at most {}", count(high, what))),
+        (Some(low), Some(high)) if low == high => Some(format!("exactly {}", count(high, what))),
         (Some(low), Some(high)) => Some(format!("{low} to {}", count(high, what))),
     };
     let tightest = |least: &str, most: &str, what: &'static str| {

@@ -144,10 +144,10 @@ fn member(line: &SchemaLine, doc: &mut Doc) {
             (ink!("  "), Role::Text),
         ]),
     }
-    parts.push((Ink::line(&line.kind), Role::Muted));
     let facts = line.facts.iter();
-    parts.extend(facts.map(|(key, text)| (ink!("  {} {}", *key, Ink::line(text)), Role::Faint)));
-    doc.line(parts);
+    let facts = facts.map(|(key, text)| (ink!("{} {}", *key, Ink::line(text)), Role::Faint));
+    let kind = (Ink::line(&line.kind), Role::Muted);
+    doc.flow(parts, std::iter::once(kind).chain(facts), (indent + 2) as u16);
     if let Some(words) = &line.description {
         doc.text((indent + 2) as u16, &SafeText::block(words), Role::Foreign);
     }

@@ -80,11 +80,12 @@ fn tokens(ui: Ui<'_>) -> Doc {
     if model.scope.is_none() {
         profiles(ui, total, all, &mut doc);
     }
+    // One scale for all: bars of two servers can be compared.
+    let every = servers.iter().flat_map(|(_, costs)| costs);
+    let most = every.map(|cost| cost.tokens).max().unwrap_or(1);
     for (server, costs) in &servers {
         let (own, share) = (sum(costs), sum(costs) * 100 / total);
         doc.heading(ink!("{}   {} tokens · {} %", Model::name(&server.name), own, share));
-        // One tool that costs far more than the others hides only those of its server.
-        let most = costs.iter().map(|cost| cost.tokens).max().unwrap_or(1);
         for cost in costs {
             line(ui, cost, most, &mut doc);
         }

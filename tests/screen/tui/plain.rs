@@ -196,3 +196,26 @@ fn the_help_is_laid_out_anew_when_the_terminal_is_resized() {
     // What needed two rows in the narrow one has one in the wide one.
     assert_ne!(wide.lines().nth(10), narrow.lines().nth(10));
 }
+
+#[test]
+fn nothing_behind_a_dialog_has_a_ground_of_its_own() {
+    let mut app = app("typical");
+    types(&mut app, "2");
+    draw(&mut app, 100, 30);
+    types(&mut app, "/re");
+    let area = Rect::new(0, 0, 100, 30);
+    let grounds = |app: &mut App| {
+        draw(app, 100, 30);
+        let mut buffer = Buffer::empty(area);
+        app.render(area, &mut buffer);
+        let above = area.height - 3;
+        let cells = area.positions().filter(|at| at.y < above).map(|at| buffer[at].bg);
+        cells.collect::<std::collections::HashSet<_>>()
+    };
+    assert!(grounds(&mut app).len() > 1, "what is found stands out");
+    press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    press(&mut app, KeyCode::Char('c'), KeyModifiers::CONTROL);
+    press(&mut app, KeyCode::F(1), KeyModifiers::NONE);
+    let screen = draw(&mut app, 100, 30);
+    assert_eq!(grounds(&mut app).len(), 1, "{screen}");
+}

@@ -153,10 +153,10 @@ pub(super) fn draw(
         line.push((ink!("{}", mark), Role::Accent));
         match (server.state, reason_beside(server), began) {
             (ServerState::Starting, _, Some(began)) => {
-                line.extend(bar(server, model, glyphs, began));
+                extend(&mut line, bar(server, model, glyphs, began), doc.width());
             }
             (ServerState::Ready, _, Some(began)) if is_fresh(server, began, model) => {
-                line.extend(bar(server, model, glyphs, began));
+                extend(&mut line, bar(server, model, glyphs, began), doc.width());
             }
             (ServerState::Ready, ..) | (_, None, _) => {
                 for column in &columns {
@@ -175,6 +175,15 @@ pub(super) fn draw(
         doc.line(line);
     }
     rows
+}
+
+/// Adds a bar to a row; what comes last is left out where it has no room.
+fn extend(line: &mut DocLine, mut bar: DocLine, room: u16) {
+    let columns = |line: &DocLine| line.iter().map(|(text, _)| width(text)).sum::<u16>();
+    if columns(line) + columns(&bar) > room {
+        bar.pop();
+    }
+    line.extend(bar);
 }
 
 /// The column whose title stands at this cell of the line of titles.
