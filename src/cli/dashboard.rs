@@ -268,15 +268,16 @@ fn nothing_here(env: &Environment) -> String {
     let mut others: Vec<String> = others.map(other).collect();
     others.sort();
     if others.is_empty() {
-        others.push("Claude Desktop, VS Code, Cursor and others".to_owned());
+        others.push("Claude, VS Code, Cursor and others".to_owned());
     }
-    let import = format!("take over the servers of {}", others.join(", "));
+    let import = format!("those of {}", others.join(", "));
     text.push_str("\nStart with one of these:\n");
     for (line, what) in [
         ("mcpdeck --demo", "look around: embedded servers, nothing to install"),
         ("mcpdeck -- COMMAND ARGS...", "one server, as you would start it"),
         ("mcpdeck http://HOST/mcp", "one server that runs already"),
         ("mcpdeck FILE", "a configuration somewhere else"),
+        ("mcpdeck add NAME", "one from the registry"),
         ("mcpdeck import", import.as_str()),
     ] {
         let _ = write!(text, "\n  {line:28}{what}");
