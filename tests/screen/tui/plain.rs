@@ -111,7 +111,7 @@ fn an_error_is_named_in_words_wherever_it_is_seen() {
 fn where_there_is_no_file_nothing_is_edited_and_it_says_where_one_would_come_from() {
     let mut app = app("typical");
     let mut view = session("typical");
-    view.files = Default::default();
+    view.files = Vec::default();
     app.update(Message::News(News::View(Arc::new(view))));
     for (width, height) in [(80, 24), (120, 40)] {
         types(&mut app, "7");
