@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use base::{SafeText, Timestamp};
 use config::error::{Error, ErrorCode};
-use host::{CallOutcome, Principal};
+use host::{CallOutcome, Origin, Principal};
 
 /// Most clients that are tracked; beyond that, the one idle the longest is dropped.
 const MAX_CLIENTS: usize = 1_000;
@@ -60,7 +60,7 @@ type Revoke = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
 #[derive(Default)]
 struct ClientsInner {
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<Origin, Known>>,
     begun: AtomicU64,
     revoke: OnceLock<Revoke>,
     served_at: OnceLock<SafeText>,
@@ -75,7 +75,7 @@ pub struct Clients {
 /// A call in flight; counts as failed unless it `ended` before the drop.
 struct Active {
     clients: Clients,
-    origin: String,
+    origin: Origin,
     number: u64,
     ended: Option<(Duration, Duration)>,
 }
@@ -84,8 +84,8 @@ impl Clients {
     /// Records a request of a client; returns the token that a cut cancels.
     pub fn seen(&self, principal: &Principal, now: Timestamp) -> CancellationToken {
         let mut known = self.inner.known.lock();
-        let origin = principal.origin.to_string();
-        if known.len() >= MAX_CLIENTS && !known.contains_key(&origin) {
+        let origin = &principal.origin;
+        if known.len() >= MAX_CLIENTS && !known.contains_key(origin) {
             // A paused one must not come back without its pause.
             let idle =
                 known.iter().filter(|(_, one)| one.active.is_empty() && !*one.paused.borrow());
@@ -93,7 +93,7 @@ impl Clients {
                 idle.min_by_key(|(_, one)| one.view.seen).map(|(origin, _)| origin.clone());
             oldest.and_then(|oldest| known.remove(&oldest));
         }
-        let one = known.entry(origin).or_insert_with(|| Known {
+        let one = known.entry(origin.clone()).or_insert_with(|| Known {
             view: ClientView {
                 principal: principal.clone(),
                 name: None,
@@ -119,7 +119,7 @@ impl Clients {
 
     /// Records the name and protocol that a client reported.
     pub fn introduced(&self, principal: &Principal, name: &str, protocol: &str) {
-        self.with(&principal.origin.to_string(), |Known { view, .. }| {
+        self.with(&principal.origin, |Known { view, .. }| {
             if view.name.as_deref() != Some(name) || view.protocol.as_deref() != Some(protocol) {
                 view.name = Some(SafeText::cut(name, 80));
                 view.protocol = Some(SafeText::cut(protocol, 20));
@@ -128,8 +128,13 @@ impl Clients {
     }
 
     /// Runs `work` on a client, if it is known.
-    fn with<T>(&self, origin: &str, work: impl FnOnce(&mut Known) -> T) -> Option<T> {
+    fn with<T>(&self, origin: &Origin, work: impl FnOnce(&mut Known) -> T) -> Option<T> {
         self.inner.known.lock().get_mut(origin).map(work)
+    }
+
+    /// The same for an origin as it is written.
+    fn with_named<T>(&self, origin: &str, work: impl FnOnce(&mut Known) -> T) -> Option<T> {
+        self.with(&Origin::parse(origin)?, work)
     }
 
     /// Makes a call of a client once it is not paused, and counts it.
@@ -146,7 +151,7 @@ impl Clients {
         if cancel.run_until_cancelled(self.resumed(principal)).await.is_none() {
             return Err(Error::new(ErrorCode::Cancelled, "cancelled while it was held back"));
         }
-        let origin = principal.origin.to_string();
+        let origin = principal.origin.clone();
         let number = self.inner.begun.fetch_add(1, Ordering::Relaxed);
         self.with(&origin, |one| one.active.insert(number, SafeText::cut(target, 200)));
         let mut active = Active { clients: self.clone(), origin, number, ended: None };
@@ -158,7 +163,7 @@ impl Clients {
 
     /// Waits until a client is not paused.
     pub async fn resumed(&self, principal: &Principal) {
-        let paused = self.with(&principal.origin.to_string(), |one| one.paused.subscribe());
+        let paused = self.with(&principal.origin, |one| one.paused.subscribe());
         if let Some(mut paused) = paused {
             let _ = paused.wait_for(|paused| !paused).await;
         }
@@ -179,7 +184,7 @@ impl Clients {
 
     /// Toggles whether the calls of a client are held; returns whether they are held now.
     pub fn pause(&self, origin: &str) -> bool {
-        let held = self.with(origin, |one| {
+        let held = self.with_named(origin, |one| {
             one.paused.send_modify(|paused| *paused = !*paused);
             *one.paused.borrow()
         });
@@ -188,7 +193,7 @@ impl Clients {
 
     /// Cancels the calls of a client and ends its streams; it may reconnect.
     pub fn cut(&self, origin: &str) {
-        self.with(origin, |one| std::mem::take(&mut one.cut).cancel());
+        self.with_named(origin, |one| std::mem::take(&mut one.cut).cancel());
     }
 
     /// Revokes a client's token and cancels its calls and streams.
@@ -199,7 +204,7 @@ impl Clients {
         self.cut(origin);
         let revoke = self.inner.revoke.get().ok_or("there is no service")?;
         revoke(origin.split_once(':').map_or(origin, |(_, id)| id))?;
-        self.with(origin, |one| {
+        self.with_named(origin, |one| {
             one.view.is_revoked = true;
             one.paused.send_replace(false);
         });

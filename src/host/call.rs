@@ -19,7 +19,7 @@ use config::error::Violation;
 use protocol::{CallId, CallerMeta, Finding, Payload, Progress};
 
 /// The origin of a call; permissions and limits depend on it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Origin {

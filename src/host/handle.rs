@@ -984,14 +984,9 @@ impl Host {
 
     /// The longest time that such a call may take whatever its progress, where one is set.
     fn longest(&self, options: &CallOptions) -> Option<Duration> {
-        let is_set = self
-            .inner
-            .shared
-            .policy
-            .in_force()
-            .config
-            .sets_call_timeout(&options.principal().profile);
-        self.call_limit(options).filter(|_| is_set)
+        let limit = self.call_limit(options)?;
+        let policy = self.inner.shared.policy.in_force();
+        policy.config.sets_call_timeout(&options.principal().profile).then_some(limit)
     }
 
     /// How long a caller waits for a server that is being started: until its own deadline if it has

@@ -851,9 +851,8 @@ impl Flight {
             ),
             asker: options.asker.clone(),
         });
-        let principal = options.principal();
-        let session = principal.session.as_deref().unwrap_or_default();
-        let _ = row.pending.caller.set(format!("{} {session}", principal.origin).trim_end().into());
+        let session = options.session.as_deref().unwrap_or_default();
+        let _ = row.pending.caller.set(format!("{} {session}", options.origin).trim_end().into());
         if let Some(trace) = &options.trace {
             let _ = row.pending.trace.set(Arc::clone(trace));
         }
