@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mcpdeck::host::ServerState;
+use mcpdeck::host::{HostView, ServerState, StartStep};
+use mcpdeck::protocol::SessionEvent;
 use mcpdeck::{ErrorCode, Startup};
 use tokio::time::Instant;
 
@@ -41,6 +42,23 @@ async fn no_more_than_sixteen_servers_start_at_once() {
     let host = world.host(config(&entries)).initialize().await.expect("all start");
     assert_eq!(began.elapsed().as_secs(), 3);
     assert_eq!(host.get_tools().len(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_waited_for_its_turn_to_start_is_not_the_time_to_its_first_output() {
+    let world = World::default();
+    let servers: Vec<String> = (0..40).map(|n| format!("s{n:02}")).collect();
+    let entries: Vec<(&str, &[&str])> = servers.iter().map(|s| (s.as_str(), &[][..])).collect();
+    let host = world.host(config(&entries)).initialize().await.expect("all start");
+    world.server("s39").tell(SessionEvent::FirstByte).await;
+    let first = |view: &HostView| {
+        let steps = &view.servers["s39"].steps;
+        steps.iter().find(|step| step.step == StartStep::FirstByte).and_then(|step| step.took)
+    };
+    until(&host, |view| first(view).is_some()).await;
+    let took = host.view().borrow().clone();
+    assert_eq!(first(&took).map(|took| took.as_secs()), Some(1), "it started two seconds late");
+    host.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -126,8 +126,7 @@ async fn one<'p>(
     };
     let mut view = host.view();
     let settled = view.wait_for(|view| {
-        let state = view.servers.get(name).map(|server| server.state);
-        if !matches!(state, None | Some(ServerState::Waiting | ServerState::Disabled)) {
+        if view.servers.get(name).is_some_and(|server| is_under_way(server)) {
             run.lock().began.get_or_insert_with(Instant::now);
         }
         is_settled(view, name, &needs)
@@ -285,7 +284,20 @@ fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<CheckFi
     findings
 }
 
-// When the start of a server is settled. Pure.
+// When the start of a server has begun, and when it is settled. Pure.
+
+/// Whether the start of a server is under way, or over. Before its first step it waits until fewer
+/// servers start at once, which is no time that it took.
+fn is_under_way(server: &ServerView) -> bool {
+    match server.state {
+        ServerState::Waiting | ServerState::Disabled => false,
+        ServerState::Starting => !server.steps.is_empty(),
+        ServerState::Ready
+        | ServerState::Unavailable
+        | ServerState::Shutdown
+        | ServerState::Sleeping => true,
+    }
+}
 
 /// Whether a server is ready, has failed without a pending retry, or waits for one that has.
 ///
@@ -308,5 +320,29 @@ pub fn is_settled<'a>(
         | ServerState::Disabled
         | ServerState::Shutdown
         | ServerState::Sleeping => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_server_that_waits_for_its_turn_to_start_is_not_under_way() {
+        let server = |state, steps| {
+            let mut server = ServerView::default();
+            (server.state, server.steps) = (state, steps);
+            server
+        };
+        let spawned = || {
+            let step = json!({"step": "spawn", "status": "running", "began": 0});
+            vec![serde_json::from_value(step).expect("a step")]
+        };
+        assert!(!is_under_way(&server(ServerState::Waiting, vec![])));
+        assert!(!is_under_way(&server(ServerState::Starting, vec![])));
+        assert!(is_under_way(&server(ServerState::Starting, spawned())));
+        assert!(is_under_way(&server(ServerState::Unavailable, vec![])));
+        assert!(is_under_way(&server(ServerState::Ready, spawned())));
     }
 }

@@ -8,7 +8,7 @@ mod lists;
 mod opening;
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, select_all};
@@ -80,7 +80,8 @@ pub struct Actor<'a> {
     /// Counts timers and dependency watches; older ones are ignored.
     epoch: u64,
     opening: Option<CancellationToken>,
-    attempt_began: Option<Instant>,
+    /// When the current or last attempt got its permit to start.
+    admitted: Arc<OnceLock<Instant>>,
     ready_since: Option<Instant>,
     /// Why the connection closed, when it did.
     closed: Option<SafeText>,
@@ -120,7 +121,7 @@ impl<'a> Actor<'a> {
             generation: live.generation,
             epoch: 0,
             opening: None,
-            attempt_began: None,
+            admitted: Arc::default(),
             ready_since: None,
             closed: None,
             ending: false,

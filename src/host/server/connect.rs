@@ -184,6 +184,7 @@ pub struct Steps {
 }
 
 /// A running step.
+#[derive(Clone, Copy)]
 pub struct RunningStep {
     step: StartStep,
     began: Instant,

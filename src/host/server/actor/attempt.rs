@@ -1,11 +1,16 @@
 //! One start attempt: the permit to start, the connection, the lists.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::Fact;
-use crate::server::connect::{EXIT_TIMEOUT, ExitReport, OpenError, OpenRequest, Opened, StopPlan};
+use crate::server::connect::{
+    EXIT_TIMEOUT, ExitReport, OpenError, OpenRequest, Opened, RunningStep, StopPlan,
+};
 use crate::server::remedy::{FailureOutput, error_text, remedy};
 use crate::shared::HostShared;
 use crate::view::StartStep;
@@ -24,7 +29,12 @@ pub(super) struct Opening {
 pub(super) struct OpenAttempt {
     pub(super) shared: Arc<HostShared>,
     pub(super) request: OpenRequest,
+    /// Set once the attempt has its permit: what it waited for that is no time of the server.
+    pub(super) admitted: Arc<OnceLock<Instant>>,
 }
+
+/// The list requests that are not answered yet.
+type Unanswered = Mutex<BTreeMap<ListKind, RunningStep>>;
 
 impl OpenAttempt {
     pub(super) async fn run(mut self) -> Result<Opening, OpenError> {
@@ -33,15 +43,21 @@ impl OpenAttempt {
         let _place = place.ok_or_else(|| OpenError::lasting(cancelled()))?;
         // Waiting for the permit does not count against the startup timeout.
         let config = Arc::clone(&self.request.config);
-        let deadline = Instant::now() + config.startup_timeout;
+        let began = *self.admitted.get_or_init(Instant::now);
+        let deadline = began + config.startup_timeout;
         self.request.deadline = deadline;
         let opened = self.shared.connector.open(self.request.clone()).await?;
         let session = opened.session.view();
         self.shared.remember_era(&config, session.era);
         self.shared.facts.record(&config.name, Fact::Connected { session }).await;
+        let (connected, unanswered) = (Instant::now(), Unanswered::default());
         let lists = tokio::select! {
-            lists = self.lists(&opened) => lists,
-            () = tokio::time::sleep_until(deadline) => Err(self.too_late()),
+            biased;
+            lists = self.lists(&opened, &unanswered) => lists,
+            () = tokio::time::sleep_until(deadline) => {
+                let left = std::mem::take(&mut *unanswered.lock());
+                Err(self.too_late(connected - began, left).await)
+            }
             () = self.request.cancel.cancelled() => Err(cancelled()),
         };
         match lists {
@@ -51,11 +67,16 @@ impl OpenAttempt {
     }
 
     /// Fetches every list the server advertises, all at once.
-    async fn lists(&self, opened: &Opened) -> Result<Capabilities, Error> {
+    async fn lists(&self, opened: &Opened, unanswered: &Unanswered) -> Result<Capabilities, Error> {
         let view = opened.session.view();
         let fetches = ListKind::ALL.map(|kind| {
             let offered = view.offers(kind);
-            async move { if offered { self.list(opened, kind).await.map(Some) } else { Ok(None) } }
+            async move {
+                if !offered {
+                    return Ok(None);
+                }
+                self.list((opened, kind), unanswered).await.map(Some)
+            }
         });
         let mut capabilities = Capabilities::default();
         let fetched = futures::future::try_join_all(fetches).await?;
@@ -69,10 +90,17 @@ impl OpenAttempt {
 
     /// Fetches one list. On an error response it is empty and marked as partial; without a response
     /// the start fails.
-    async fn list(&self, opened: &Opened, kind: ListKind) -> Result<FetchedList, Error> {
+    async fn list(
+        &self,
+        (opened, kind): (&Opened, ListKind),
+        unanswered: &Unanswered,
+    ) -> Result<FetchedList, Error> {
         let steps = &self.request.steps;
         let running = steps.begin(StartStep::listing(kind)).await;
-        match opened.session.list(kind).await {
+        unanswered.lock().insert(kind, running);
+        let answer = opened.session.list(kind).await;
+        unanswered.lock().remove(&kind);
+        match answer {
             Ok(list) => {
                 let count = list.entries.len();
                 match &list.partial {
@@ -92,12 +120,22 @@ impl OpenAttempt {
         }
     }
 
-    fn too_late(&self) -> Error {
+    /// The startup timeout passed before these lists arrived.
+    async fn too_late(&self, connected: Duration, left: BTreeMap<ListKind, RunningStep>) -> Error {
         let config = &self.request.config;
+        let rest = config.startup_timeout.saturating_sub(connected);
+        let (methods, rest) = (left.keys().map(|kind| kind.method()), rest.as_secs_f64());
+        let methods = methods.map(|method| format!("`{method}`")).collect::<Vec<_>>().join(", ");
         let message = format!(
-            "connected, but its lists did not arrive within {}",
-            Dur(config.startup_timeout)
+            "connected after {:.1} s, then no answer to {methods} in the {rest:.1} s that were \
+             left of the startup timeout of {} s",
+            connected.as_secs_f64(),
+            config.startup_timeout.as_secs_f64()
         );
+        for (kind, step) in left {
+            let cause = format!("no answer to `{}` in {rest:.1} s", kind.method());
+            self.request.steps.failed(step, &cause).await;
+        }
         Error::new(ErrorCode::ServerStartup, message)
             .server(&config.name)
             .help("raise `startupTimeout`, or look at its traffic")

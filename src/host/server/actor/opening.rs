@@ -79,7 +79,7 @@ impl Actor<'_> {
         self.events = Some(receiver);
         let cancel = CancellationToken::new();
         self.opening = Some(cancel.clone());
-        self.attempt_began = Some(Instant::now());
+        self.admitted = Arc::default();
         let request = OpenRequest {
             config: Arc::clone(&self.config),
             context: session_context((&self.shared, &self.slot), &self.config, events),
@@ -91,13 +91,14 @@ impl Actor<'_> {
             account: Arc::clone(&self.slot.account),
             caller: None,
         };
-        let attempt = OpenAttempt { shared: Arc::clone(&self.shared), request };
+        let admitted = Arc::clone(&self.admitted);
+        let attempt = OpenAttempt { shared: Arc::clone(&self.shared), request, admitted };
         let attempt = attempt.run().map(|done| Happened::Opened(Box::new(done)));
         self.wait_for(Addressee::Server, attempt);
     }
 
     pub(super) async fn first_byte(&mut self) {
-        let Some(began) = self.attempt_began else { return };
+        let Some(began) = self.admitted.get() else { return };
         self.steps().passed(StartStep::FirstByte, began.elapsed(), None).await;
     }
 
