@@ -236,4 +236,10 @@ impl ServerProcess {
     pub fn usage(&self) -> Option<Usage> {
         self.inner.usage.read()
     }
+
+    /// The processor time that the process and its descendants have used so far, without those that
+    /// have ended; `None` when unknown. Blocks like [`ServerProcess::usage`].
+    pub fn processor_time(&self) -> Option<std::time::Duration> {
+        self.inner.usage.processor_time()
+    }
 }

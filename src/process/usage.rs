@@ -63,6 +63,14 @@ fn table(now: Instant) -> Arc<ProcessTable> {
 }
 
 impl Meter {
+    /// The processor time that the family's living processes have used, in user and system mode.
+    pub(super) fn processor_time(&self) -> Option<Duration> {
+        let rows = self.family.with_leader(&table(Instant::now()));
+        let ticks: u64 = rows.iter().map(|row| row.cpu_ticks).sum();
+        let (_, tick) = units();
+        (!rows.is_empty()).then(|| Duration::from_secs_f64(ticks as f64 / tick as f64))
+    }
+
     pub(super) fn new(family: Arc<Family>) -> Self {
         Self { family, last: Mutex::new(None) }
     }

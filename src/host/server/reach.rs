@@ -20,6 +20,7 @@ use crate::server::persons::CallerIdentity;
 use crate::server::remedy::{self, FailureOutput};
 use crate::view::StartStep;
 use base::LogSource;
+use base::human::Dur;
 use config::error::{Error, ErrorCode};
 use config::{HttpConfig, OAuthConfig, OpenApiConfig, StdioConfig, TransportConfig};
 use mcp::{
@@ -262,6 +263,9 @@ async fn end_failed(
         // How it ended is known once its family is gone too, which may take longer.
         let _ = tokio::time::timeout(EXIT_TIMEOUT, process.process.wait()).await;
     }
+    let late = !failure.closed && request.deadline <= tokio::time::Instant::now();
+    let work =
+        if late { LateWork::watch(request, &process.process).await } else { LateWork::default() };
     process.expect_exit();
     // A process that sent no message has nothing to finish, so a short grace period suffices.
     let mute = request.context.seen.with(|seen| seen.messages == 0);
@@ -280,8 +284,14 @@ async fn end_failed(
         was_ready: false,
     };
     let mut error = failure.error;
+    if let Some(used) = work.used {
+        let used = if used.is_zero() { "no".to_owned() } else { format!("{} of", Dur(used)) };
+        error.message = format!("{}; it used {used} processor time", error.message);
+    }
     if let Some(help) = remedy::remedy(words) {
         error = error.help(help);
+    } else if late {
+        error = error.help(remedy::patience(work.goes_on, stderr_tail.is_empty()));
     }
     let mut lasting = !failure.retryable;
     // A process that exits before it has read the request does not fail because of the era. This
@@ -304,6 +314,34 @@ async fn end_failed(
     TryFailure {
         error: OpenError { error, retryable: !lasting, exit: Some(report) },
         another_era: another_era && !(by_itself && lasting),
+    }
+}
+
+/// What a process had done when its time to start was over.
+#[derive(Default)]
+struct LateWork {
+    /// The processor time that it used, where the platform reports it.
+    used: Option<Duration>,
+    /// Whether it went on working.
+    goes_on: bool,
+}
+
+/// How long a process that is late is watched for whether it works or waits.
+const WORK_WINDOW: Duration = Duration::from_millis(600);
+/// The processor time within [`WORK_WINDOW`] from which on it works: a timer that tries something
+/// again uses less, and a process that shares its processor with thirty others more.
+const WORKING_INTERVAL: Duration = Duration::from_millis(20);
+
+impl LateWork {
+    async fn watch(request: &OpenRequest, process: &ServerProcess) -> Self {
+        let Some(used) = process.processor_time() else { return Self::default() };
+        tokio::select! {
+            () = tokio::time::sleep(WORK_WINDOW) => {}
+            () = request.cancel.cancelled() => {}
+            () = request.force.cancelled() => {}
+        }
+        let then = process.processor_time().unwrap_or_default();
+        Self { used: Some(used), goes_on: then.saturating_sub(used) >= WORKING_INTERVAL }
     }
 }
 
@@ -396,7 +434,7 @@ fn too_late(request: &OpenRequest, attempt: &Attempt) -> ConnectError {
             "raise `startupTimeout` if it is only slow; is it suspended, or does something in \
              between swallow the connection?"
         } else {
-            "raise `startupTimeout` if it is only slow; see its stderr"
+            remedy::patience(false, false)
         },
     );
     given_up(error)

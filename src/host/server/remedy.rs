@@ -92,6 +92,19 @@ fn other_advice(words: FailureOutput<'_>) -> Option<Advice> {
         .or_else(|| other_lines(words).find_map(general_cause))
 }
 
+/// The help text for a process that did not answer in time, when its output tells nothing.
+pub fn patience(is_working: bool, is_silent: bool) -> &'static str {
+    if is_working {
+        "it was still working when its time was over: raise `startupTimeout`, or give it a \
+         machine that is less busy"
+    } else if is_silent {
+        "it was waiting for something, and wrote nothing: run its command in a terminal to see \
+         for what; raise `startupTimeout` if it is only slow"
+    } else {
+        "raise `startupTimeout` if it is only slow; see its stderr"
+    }
+}
+
 /// The help text for one line that a server has logged, if it is recognized.
 pub fn line_help(line: &SafeText) -> Option<String> {
     let stderr = std::slice::from_ref(line);

@@ -274,9 +274,22 @@ const SAYINGS: &[SayingRow] = &[
     ),
     // Node.js, Bun, Deno.
     (
-        r"was compiled against a different node\.js version|ERR_DLOPEN_FAILED|could not locate the bindings file",
+        r"was compiled against a different node\.js version|ERR_DLOPEN_FAILED|could not locate the bindings file|No native build was found for platform=",
         OTHER_BUILD,
         C::RebuildModules,
+    ),
+    (
+        "Cannot find module '(?:[^'{}`]*[/\\\\])?([\\w@.+~ -]+\\.node)'",
+        "its compiled part {} was not built or downloaded when it was installed: install it again \
+         and let its install scripts run (`npm rebuild`, without `--ignore-scripts`)",
+        C::RebuildModules,
+    ),
+    (
+        "Cannot find module '((?:@[\\w.-]+/)?[\\w.-]+-(?:linux|darwin|win32|freebsd)-[\\w-]+)'\
+         |Could not load the \"([\\w@/.-]+)\" module using the [\\w-]+ runtime",
+        "the part of it that is compiled for this system, `{}`, is missing: install it again on \
+         this system, with optional dependencies",
+        C::None,
     ),
     (
         r"^SyntaxError: Unexpected token '(?:\?\?=|\|\|=|&&=|\?\?|\?\.|\.|\?|with)'$",
@@ -315,6 +328,12 @@ const SAYINGS: &[SayingRow] = &[
          |^error: Cannot find (?:package|module) [\"']([\\w@][\\w@/.+~-]*)[\"'] from",
         "run `npm install` in the server's folder: it has no `{}`",
         C::InstallPackages,
+    ),
+    (
+        "Cannot find module '(\\.{1,2}[/\\\\][\\w@/.+~\\\\ ()-]*)'",
+        "its own file {} is missing: is the server built (`npm run build`), and installed \
+         completely?",
+        C::BuildProject,
     ),
     (
         "Cannot find module '((?:[/.\\\\]|\\w:\\\\)[\\w@/.+~:\\\\ ()-]*)'\

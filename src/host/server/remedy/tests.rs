@@ -132,6 +132,21 @@ const WORDS: &[(i32, &str, &str)] = &[
              NODE_MODULE_VERSION 115.",
         "npm rebuild",
     ),
+    (1, "Error: No native build was found for platform=linux arch=x64 runtime=node", "npm rebuild"),
+    (
+        1,
+        "Error: Cannot find module '../build/Release/keytar.node'",
+        "compiled part keytar.node was",
+    ),
+    (1, "Error: Cannot find module './addon.linux-x64-gnu.node'", "install scripts run"),
+    (
+        1,
+        "Error: Cannot find module '@rollup/rollup-linux-x64-gnu'. npm has a bug related to \
+             optional dependencies",
+        "`@rollup/rollup-linux-x64-gnu`, is missing",
+    ),
+    (1, "Error: Could not load the \"sharp\" module using the linux-x64 runtime", "`sharp`"),
+    (1, "Error: Cannot find module '../dist/index.js'", "its own file ../dist/index.js is missing"),
     (1, "Error: Could not locate the bindings file. Tried:\n → /s/x.node", "npm rebuild"),
     // npm and npx.
     (
@@ -594,4 +609,13 @@ fn a_reason_over_several_lines_is_quoted_whole() {
     for (stderr, expected) in REASONS {
         assert_eq!(error_text(&lines(stderr)).as_deref(), Some(*expected), "{stderr}");
     }
+}
+
+#[test]
+fn a_server_that_is_late_is_not_sent_to_a_stderr_that_is_empty() {
+    assert!(patience(false, false).contains("see its stderr"));
+    for silent in [patience(false, true), patience(true, true)] {
+        assert!(!silent.contains("stderr") && silent.contains("startupTimeout"), "{silent}");
+    }
+    assert!(patience(true, false).starts_with("it was still working"));
 }
