@@ -353,7 +353,7 @@ static RULES: &[Rule] = rules! {
         "exit with code 0 when stdin closes"
     Error "stop/ignored-stdin" "the server does not exit when its stdin closes"
         "Every host that ends leaves this server running; this one had to send signals."
-        "exit when reading from stdin gives end of file"
+        "exit when reading from stdin gives end of file, and give up what is under way; `stop.stdin` of its entry gives a server more time that needs it"
     Error "stop/leftover" "processes were left running"
         "They keep ports, files and memory after the host is gone. They were ended now."
         "end child processes before exiting, and start them in the same process group"

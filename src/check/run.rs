@@ -242,6 +242,8 @@ fn record(host: &Host, last: &ServerView, run: &Run) -> (CheckSubject, ServerRep
     subject.state = settled.state;
     subject.help = settled.help.as_ref().map(ToString::to_string);
     subject.reason = settled.reason.as_ref().map(ToString::to_string);
+    subject.is_silent = last.stderr_tail.is_empty();
+    subject.stdin_grace = host.server_config(&last.name).and_then(|config| config.stop.stdin);
     subject.authorization.clone_from(&run.authorization);
     subject.card.clone_from(&run.card);
     subject.interrupted.clone_from(&run.cut);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -68,6 +69,10 @@ pub struct CheckSubject {
     pub protocol_counts: BTreeMap<FindingKind, u64>,
     /// How its process ended.
     pub exit: Option<ExitView>,
+    /// Whether its process wrote nothing to stderr.
+    pub is_silent: bool,
+    /// How long it had to exit after its stdin closed.
+    pub stdin_grace: Option<Duration>,
     /// Requests of the server that were denied: method and count.
     pub denied: BTreeMap<String, u64>,
     /// What it was doing when the check was interrupted, if it was.

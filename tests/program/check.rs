@@ -124,6 +124,7 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
         "dying": mock("dying", dying),
         "hanging": bench.mock("hanging", &json!({"on": {"*": [], "start": {"wait": "stdinClosed"}}}), &json!({"startupTimeout": 2})),
         "deaf": bench.mock("deaf", &json!({"on": {"initialize": [], "server/discover": [], "stdinClosed": []}}), &json!({"startupTimeout": 2, "shutdownTimeout": 4})),
+        "slow": bench.mock("slow", &json!({"tools": [tool("a")], "on": {"tools/list": []}}), &json!({"startupTimeout": 3})),
         "noisy": mock("noisy", noisy),
         "hostile": mock("hostile", json!({"tools": [hostile]})),
         "stubborn": bench.mock("stubborn", &stubborn, &json!({"shutdownTimeout": 1})),
@@ -142,6 +143,7 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
         ("dying", "incomplete", "start/exited"),
         ("hanging", "incomplete", "start/timeout"),
         ("deaf", "incomplete", "start/timeout"),
+        ("slow", "incomplete", "start/timeout"),
         ("noisy", "violated", "stdout/pollution"),
         ("hostile", "violated", "text/hidden"),
         ("hostile", "violated", "text/instruction"),
@@ -164,6 +166,16 @@ fn each_bad_server_gets_its_own_verdict_and_the_good_one_is_not_touched() {
         said.contains("no byte") && !said.contains(" 0.0 s"),
         "of the attempt that had time: {said}"
     );
+    let help = deaf["findings"][0]["help"].as_str().expect("help");
+    assert!(!help.contains("see its stderr"), "it wrote nothing there: {help}");
+    #[cfg(target_os = "linux")]
+    assert!(said.ends_with(" processor time"), "{said}");
+    let slow = server("slow");
+    let said = slow["findings"][0]["message"].as_str().expect("a message");
+    assert!(said.contains("then no answer to `tools/list` in the ") && said.contains(" of 3 s"));
+    let steps = slow["steps"].as_array().expect("steps");
+    let lists = steps.iter().find(|step| step["name"] == "tools").expect("the step");
+    assert!(lists["detail"].as_str().is_some_and(|d| d.contains("no answer to `tools/list`")));
     let took = |name: &str| server(name)["durationMs"].as_u64().expect("a time");
     assert!(took("missing") < took("deaf"), "a server's time ends when it failed");
     let good = server("good");

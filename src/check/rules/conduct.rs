@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::rule::finding;
 use crate::subject::{CheckSubject, brief};
 use crate::{CheckFinding, Severity};
+use base::human::Dur;
 use config::CONFIG_VERSIONS;
 use host::{ServerState, StartStep, StepStatus, line_help};
 use protocol::{Era, FindingKind, ListKind};
@@ -24,12 +25,65 @@ pub(super) fn check(subject: &CheckSubject) -> Vec<CheckFinding> {
     lists(subject, &mut findings);
     version(subject, &mut findings);
     stop(subject, &mut findings);
-    for (method, times) in &subject.denied {
-        let message = format!("asked for {} {times} times and was refused", brief(method, 60));
-        let message = if *times == 1 { message.replace(" 1 times", "") } else { message };
-        findings.push(finding("answers/denied", "", message));
-    }
+    declared(subject, &mut findings);
+    findings.extend(subject.denied.iter().map(|(method, times)| denied(method, *times)));
     findings
+}
+
+/// A request that was refused: nobody answered it, or it is none that a client knows.
+fn denied(method: &str, times: u64) -> CheckFinding {
+    let often = if times == 1 { String::new() } else { format!(" {times} times") };
+    let asked = format!("asked for {}{often} and was refused", brief(method, 60));
+    if ["sampling/createMessage", "elicitation/create"].contains(&method) {
+        return finding("answers/denied", "", asked);
+    }
+    let message = format!("{asked}: the protocol has no such request of a server");
+    let mut found = finding("protocol/not-allowed", "", message);
+    found.help = "ask only what the protocol has; what needs no answer, such as a line of a log, \
+                  is a notification (`notifications/message`)"
+        .into();
+    found
+}
+
+/// The flags of each capability that lists or reports something.
+const FLAGS: [(&str, &[&str]); 3] = [
+    ("tools", &["listChanged"]),
+    ("prompts", &["listChanged"]),
+    ("resources", &["listChanged", "subscribe"]),
+];
+
+/// What capabilities hold beside their flags: definitions, and flags that are no flags.
+fn declared(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
+    let all = subject.capabilities.as_deref();
+    for (capability, flags) in FLAGS {
+        let Some(Value::Object(members)) = all.and_then(|all| all.get(capability)) else {
+            continue;
+        };
+        for flag in flags {
+            let value = members.get(*flag).filter(|v| !v.is_boolean() && !v.is_null());
+            let Some(value) = value else { continue };
+            let message =
+                format!("it is {}, neither true nor false", brief(&value.to_string(), 60));
+            let place = format!("capabilities#/{capability}/{flag}");
+            let mut found = finding("protocol/tolerated", place, message);
+            found.help = "send true or false: anything else counts as false".into();
+            findings.push(found);
+        }
+        let others = members
+            .iter()
+            .filter(|(key, value)| value.is_object() && !flags.contains(&key.as_str()));
+        let others: Vec<String> = others.map(|(key, _)| brief(key, 40)).collect();
+        if !others.is_empty() {
+            let shown = others.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+            let more = if others.len() > 3 { ", ..." } else { "" };
+            let count = base::human::count(others.len(), "member");
+            let message = format!("it has {count} that the protocol does not know: {shown}{more}");
+            let place = format!("capabilities#/{capability}");
+            let mut found = finding("protocol/tolerated", place, message);
+            found.help = format!("declare `{capability}` with its flags; the list has the rest");
+            findings.push(found);
+        }
+    }
 }
 
 /// Reports that nothing was checked, which must not pass for a check that found nothing.
@@ -83,6 +137,10 @@ fn start(subject: &CheckSubject) -> Option<CheckFinding> {
     }
     if let Some(help) = &subject.help {
         found.help = brief(help, 400);
+    } else if rule == "start/exited" && subject.is_silent {
+        found.help = "it wrote nothing to stderr: run its command in a terminal, or look in its \
+                      documentation for how it logs more"
+            .into();
     }
     Some(found)
 }
@@ -96,7 +154,7 @@ fn is_timeout(reason: &str, detail: Option<&str>) -> bool {
 
 /// One finding per rule, with the count and the first case.
 fn protocol(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
-    let mut by_rule: BTreeMap<&'static str, (u64, String, bool)> = BTreeMap::new();
+    let mut by_rule: BTreeMap<&'static str, (u64, String, Option<String>)> = BTreeMap::new();
     for (kind, times) in &subject.protocol_counts {
         let Some(mut rule) = rule_of(*kind) else { continue };
         let junk = *kind == FindingKind::Junk && subject.transport == "stdio";
@@ -115,13 +173,20 @@ fn protocol(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
         {
             message = format!("{message}: `{}`", brief(raw, 120));
         }
-        let entry = by_rule.entry(rule).or_insert((0, message, junk));
+        // Of several lines only the first is quoted: what they all are stands before it.
+        let line = first.map(|f| &f.raw).filter(|raw| junk && !raw.is_empty());
+        let line = line.map(|raw| format!("`{}`", brief(raw, 120)));
+        let entry = by_rule.entry(rule).or_insert((0, message, line));
         entry.0 += times;
     }
-    for (rule, (times, message, junk)) in by_rule {
+    for (rule, (times, message, line)) in by_rule {
+        let junk = rule == "stdout/pollution";
         let message = match (junk, times) {
             (_, 1) => message,
-            (true, n) => format!("{n} lines on stdout are not JSON-RPC; the first: {message}"),
+            (true, n) => {
+                let first = line.unwrap_or(message);
+                format!("{n} lines on stdout are not JSON-RPC; the first: {first}")
+            }
             (false, n) => format!("{n} times; the first: {message}"),
         };
         let mut found = finding(rule, "", brief(&message, 600));
@@ -333,8 +398,9 @@ fn stop(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
         findings.push(finding("stop/waits-for-answer", "", message));
     } else if subject.was_ready() && signalled.is_some() {
         let end = if signalled == Some("kill") { "SIGKILL" } else { "SIGTERM" };
-        let message =
-            format!("it did not exit in the time it has after its stdin closed; {end} ended it");
+        let grace = subject.stdin_grace.map(|grace| format!("within {}", Dur(grace)));
+        let grace = grace.as_deref().unwrap_or("in the time it has");
+        let message = format!("it did not exit {grace} after its stdin closed; {end} ended it");
         findings.push(finding("stop/ignored-stdin", "", message));
     } else if subject.was_ready()
         && let Some(exit) = exit.filter(|e| e.expected && (e.code.unwrap_or(1) != 0))

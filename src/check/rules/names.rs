@@ -174,9 +174,26 @@ pub(super) fn context(subject: &CheckSubject, budgets: &Budgets) -> Option<Check
 
 /// Compares all servers together with the total budget.
 pub(super) fn total(subjects: &[CheckSubject], budgets: &Budgets) -> Option<CheckFinding> {
-    let bytes = subjects.iter().map(bytes).sum();
-    over("all servers together take", bytes, budgets.total_context_tokens, "")
+    let mut sizes: Vec<_> =
+        subjects.iter().map(|subject| (bytes(subject), &subject.name)).collect();
+    let all = sizes.iter().map(|(bytes, _)| bytes).sum();
+    let mut found = over("all servers together take", all, budgets.total_context_tokens, "")?;
+    // Which of them to look at first.
+    sizes.sort_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(other.1)));
+    let largest = sizes.iter().filter(|(bytes, _)| *bytes > 0).take(MAX_NAMED_SERVERS);
+    let largest: Vec<String> = largest
+        .map(|(bytes, name)| {
+            format!("{} {}", crate::subject::brief(name, 40), bytes / BYTES_PER_TOKEN)
+        })
+        .collect();
+    if sizes.len() > 1 {
+        found.message = format!("{}; the largest: {}", found.message, largest.join(", "));
+    }
+    Some(found)
 }
+
+/// How many servers the finding on all of them together names.
+const MAX_NAMED_SERVERS: usize = 5;
 
 fn over(what: &str, bytes: u64, budget: u64, place: &str) -> Option<CheckFinding> {
     let tokens = bytes / BYTES_PER_TOKEN;

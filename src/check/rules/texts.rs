@@ -153,8 +153,11 @@ fn describe_parameters(entry: &ListedEntry<'_>, findings: &mut Vec<CheckFinding>
     let names = silent.iter().take(8).map(|parameter| brief(&parameter.name, 40));
     let shown = names.collect::<Vec<_>>().join(", ");
     let more = if silent.len() > 8 { ", ..." } else { "" };
-    let message =
-        format!("{} of {} parameters have no description: {shown}{more}", silent.len(), all.len());
+    let message = match (silent.len(), all.len()) {
+        (1, _) => format!("the parameter {shown} has no description"),
+        (n, all) if n == all => format!("none of {n} parameters has a description: {shown}{more}"),
+        (n, all) => format!("{n} of {all} parameters have no description: {shown}{more}"),
+    };
     let above = first.rsplit_once('/').map_or("", |(above, _)| above);
     let place = entry.place_of(&format!("/inputSchema{above}"));
     findings.push(finding("describe/parameter", place, message));
