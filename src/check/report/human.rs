@@ -1,5 +1,6 @@
 //! The report for people: what is wrong, what to do, and a table at the end.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -74,9 +75,9 @@ pub(super) fn render(report: &Report, style: Style) -> String {
         }
     } else {
         table(&mut out, style, report);
-        let are_steps_hidden = style.detail != ReportDetail::Full;
-        let slow = report.servers.iter().filter(|s| s.verdict != CheckVerdict::Incomplete);
-        slow.filter(|_| are_steps_hidden).for_each(|s| write_slow_stop(&mut out, style, s));
+        if style.detail != ReportDetail::Full {
+            write_slow_stops(&mut out, style, report);
+        }
     }
     closing(&mut out, style, report);
     out
@@ -101,27 +102,117 @@ fn write_server(out: &mut String, style: Style, server: &ServerReport) {
     if server.verdict == CheckVerdict::Incomplete || style.detail == ReportDetail::Full {
         write_steps(out, style, server);
     }
-    for line in &server.stderr_tail {
-        let _ = writeln!(out, "    {} {}", style.paint(DIM, "stderr |"), brief(line, 400));
-    }
+    write_stderr(out, style, &server.stderr_tail);
     out.push('\n');
 }
 
+/// How many of the last lines on stderr are shown without being asked for more.
+const MAX_TAIL_LINES: usize = 16;
+
+/// The lines that say something: neither blank ones nor the frames that banners are drawn with, and,
+/// unless everything is shown, not where each function was called.
+fn write_stderr(out: &mut String, style: Style, tail: &[String]) {
+    let is_call = |line: &str| {
+        let text = line.trim_start();
+        text.len() < line.len() && text.starts_with("at ")
+    };
+    let says = |line: &&String| {
+        let whole = style.detail == ReportDetail::Full;
+        line.contains(char::is_alphanumeric) && (whole || !is_call(line))
+    };
+    let lines: Vec<&String> = tail.iter().filter(says).collect();
+    let shown = if style.detail == ReportDetail::Full { lines.len() } else { MAX_TAIL_LINES };
+    let hidden = lines.len().saturating_sub(shown);
+    let mark = style.paint(DIM, "stderr |");
+    if hidden > 0 {
+        let earlier = count(hidden, "earlier line");
+        let earlier = style.paint(DIM, &format!("({earlier}; --verbose shows them)"));
+        let _ = writeln!(out, "    {mark} {earlier}");
+    }
+    for line in &lines[hidden..] {
+        let _ = writeln!(out, "    {mark} {}", brief(line, 400));
+    }
+}
+
+/// How many findings that say the same become one with a list of places.
+const MIN_ALIKE_FINDINGS: usize = 3;
+/// How many of these places are named without being asked for more.
+const MAX_NAMED_PLACES: usize = 4;
+/// How many findings of one rule on one server are shown without being asked for more.
+const MAX_RULE_FINDINGS: usize = 6;
+
+/// Writes the findings that are shown, those of a rule together and its help once. What holds for
+/// several places is told once, and of many only the first unless everything is shown.
 fn write_findings(out: &mut String, style: Style, findings: &[CheckFinding]) {
-    for finding in findings.iter().filter(|f| style.shows(f)) {
-        let word = format!("{:7}", finding.severity.to_string());
-        let word = match finding.severity {
-            Severity::Error => style.paint(RED, &word),
-            Severity::Warning => style.paint(YELLOW, &word),
-            Severity::Note => style.paint(DIM, &word),
-        };
-        let place = finding.prefix();
-        let rule = style.paint(DIM, &format!("[{}]", finding.rule));
-        let _ = writeln!(out, "  {word} {place}{} {rule}", finding.message);
-        if !finding.help.is_empty() && finding.severity > Severity::Note {
-            let _ =
-                writeln!(out, "          {}", style.paint(DIM, &format!("help: {}", finding.help)));
+    let shown = findings.iter().filter(|f| style.shows(f));
+    for ruled in grouped(shown, |f| (f.severity, &f.rule, &f.help)) {
+        let alike = grouped(ruled.iter().copied(), |f| (&f.message, f.place.is_empty()));
+        let whole = style.detail == ReportDetail::Full || alike.len() <= MAX_RULE_FINDINGS;
+        let (shown, hidden) =
+            alike.split_at(if whole { alike.len() } else { MAX_RULE_FINDINGS - 1 });
+        shown.iter().for_each(|same| write_alike(out, style, same));
+        let hidden = hidden.iter().map(Vec::len).sum();
+        write_hidden(out, style, hidden);
+        if let Some(first) = ruled.first() {
+            write_help(out, style, first);
         }
+    }
+}
+
+/// The findings by a key, in the order in which each key comes first.
+fn grouped<'f, K: Ord>(
+    findings: impl Iterator<Item = &'f CheckFinding>,
+    key: impl Fn(&'f CheckFinding) -> K,
+) -> Vec<Vec<&'f CheckFinding>> {
+    let (mut groups, mut places) = (Vec::<Vec<_>>::new(), BTreeMap::new());
+    for finding in findings {
+        let at = *places.entry(key(finding)).or_insert(groups.len());
+        if at == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[at].push(finding);
+    }
+    groups
+}
+
+/// Writes findings that say the same: each with its place, or several as one with their places.
+fn write_alike(out: &mut String, style: Style, same: &[&CheckFinding]) {
+    let [first, ..] = same else { return };
+    if same.len() < MIN_ALIKE_FINDINGS || first.place.is_empty() {
+        same.iter().for_each(|finding| write_message(out, style, (finding, &finding.prefix())));
+        return;
+    }
+    write_message(out, style, (first, &format!("{}: ", count(same.len(), "place"))));
+    let full = style.detail == ReportDetail::Full;
+    let named = if full { same.len() } else { same.len().min(MAX_NAMED_PLACES) };
+    for finding in &same[..named] {
+        let _ = writeln!(out, "          {}", finding.place);
+    }
+    write_hidden(out, style, same.len() - named);
+}
+
+/// Says how many were left out.
+fn write_hidden(out: &mut String, style: Style, hidden: usize) {
+    if hidden > 0 {
+        let more = format!("and {hidden} more; --verbose shows them");
+        let _ = writeln!(out, "          {}", style.paint(DIM, &more));
+    }
+}
+
+fn write_message(out: &mut String, style: Style, (finding, place): (&CheckFinding, &str)) {
+    let word = format!("{:7}", finding.severity.to_string());
+    let word = match finding.severity {
+        Severity::Error => style.paint(RED, &word),
+        Severity::Warning => style.paint(YELLOW, &word),
+        Severity::Note => style.paint(DIM, &word),
+    };
+    let rule = style.paint(DIM, &format!("[{}]", finding.rule));
+    let _ = writeln!(out, "  {word} {place}{} {rule}", finding.message);
+}
+
+fn write_help(out: &mut String, style: Style, finding: &CheckFinding) {
+    if !finding.help.is_empty() && finding.severity > Severity::Note {
+        let _ = writeln!(out, "          {}", style.paint(DIM, &format!("help: {}", finding.help)));
     }
 }
 
@@ -140,15 +231,20 @@ fn words_of(step: &str) -> &str {
 /// How long a server took to stop from which on it is told without being asked for.
 const STOP_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Says which server kept everybody waiting, unless its steps are shown.
-fn write_slow_stop(out: &mut String, style: Style, server: &ServerReport) {
-    let slow = server.steps.iter().find(|step| step.name == "shutdown").and_then(|step| {
-        let took = step.took.filter(|took| *took >= STOP_NOTICE_TIMEOUT)?;
-        Some(format!("took {} to stop: {}", Dur(took), step.detail))
+/// Says which servers kept everybody waiting, unless their steps are shown.
+fn write_slow_stops(out: &mut String, style: Style, report: &Report) {
+    // A server whose steps are shown has its stop among them.
+    let shown = report.servers.iter().filter(|s| s.verdict != CheckVerdict::Incomplete);
+    let slow = shown.filter_map(|server| {
+        let stop = server.steps.iter().find(|step| step.name == "shutdown")?;
+        let took = stop.took.filter(|took| *took >= STOP_NOTICE_TIMEOUT)?;
+        Some((stop.detail.as_str(), format!("{} {}", brief(&server.name, 40), Dur(took))))
     });
-    if let Some(slow) = slow {
-        let _ =
-            writeln!(out, "{}", style.paint(DIM, &format!("{}: {slow}", brief(&server.name, 40))));
+    let mut by_end: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    slow.for_each(|(end, server)| by_end.entry(end).or_default().push(server));
+    for (end, servers) in by_end {
+        let line = format!("took long to stop ({end}): {}", servers.join(", "));
+        let _ = writeln!(out, "{}", style.paint(DIM, &line));
     }
 }
 

@@ -76,6 +76,51 @@ fn reports_in_every_format_and_in_files_tell_the_same() {
     assert!(read("r.xml").contains("<error type=\"start/exited\""), "{}", read("r.xml"));
 }
 
+#[test]
+fn what_holds_for_many_tools_is_told_once_and_banners_leave_room_for_what_was_said() {
+    let rootless = |n: usize| {
+        json!({"name": format!("t{n}"), "description": "Does a thing.",
+        "inputSchema": {"properties": {}}})
+    };
+    let tools: Vec<Value> = (0..7).map(rootless).collect();
+    let banner = ["╭───╮", "", "│ FastMCP │", "    at start (server.js:1:1)"];
+    let banner = banner.map(|line| json!({"stderr": line}));
+    let said = (0..30).map(|n| json!({"stderr": format!("step {n}")}));
+    let dying: Vec<Value> = banner.into_iter().chain(said).chain([json!({"exit": 1})]).collect();
+    let noisy = json!([{"line": "one"}, {"line": "two"}]);
+    let long = |n: usize| {
+        let mut tool = tool(&format!("l{n}"));
+        tool["description"] = json!("long ".repeat(1_000 + n));
+        tool
+    };
+    let long: Vec<Value> = (0..20).map(long).collect();
+    let bench = Bench::playing(&[
+        ("rootless", json!({"tools": tools})),
+        ("dying", json!({"on": {"start": dying}})),
+        ("noisy", json!({"tools": [tool("a")], "on": {"start": noisy}})),
+        ("long", json!({"tools": long})),
+    ]);
+    let text = check(&bench, &[]).stdout;
+    assert_eq!(text.matches("[describe/long]").count(), 5, "{text}");
+    assert_eq!(text.matches("help: keep it under 4 KB").count(), 1, "{text}");
+    assert!(text.contains("and 15 more; --verbose shows them"), "{text}");
+    assert_eq!(text.matches("[schema/root]").count(), 1, "{text}");
+    assert!(text.contains("7 places: `inputSchema` has no `type`"), "{text}");
+    assert!(text.contains("tools/t3#/inputSchema\n") && text.contains("and 3 more"), "{text}");
+    assert!(
+        !text.contains("╭") && !text.contains("at start") && !text.contains("step 13\n"),
+        "{text}"
+    );
+    assert!(text.contains("step 14\n") && text.contains("(15 earlier lines;"), "{text}");
+    assert!(text.contains("2 lines on stdout are not JSON-RPC; the first: `one` ["), "{text}");
+    let whole = check(&bench, &["--verbose"]).stdout;
+    assert_eq!(whole.matches("[describe/long]").count(), 20, "{whole}");
+    assert!(whole.contains("tools/t6#/inputSchema\n") && whole.contains("step 0\n"), "{whole}");
+    let report = check(&bench, &["--format", "json"]).json();
+    let found = report["servers"][0]["findings"].as_array().expect("findings");
+    assert_eq!(found.iter().filter(|f| f["rule"] == "schema/root").count(), 7, "{report:#}");
+}
+
 /// Those parts of SARIF 2.1.0 that are written, as strict as the standard says (sections 3.13 to
 /// 3.33), and nothing beside them.
 fn sarif_schema() -> Value {
