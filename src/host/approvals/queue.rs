@@ -342,7 +342,12 @@ pub(crate) async fn decide(
         approvals.facts.post(&asked.server, open.arrival());
         return open.answered(answer, by);
     }
-    let may_park = asked.kind != RequestKind::Roots;
+    // A method that no client has, and no call that would tell what for: a person cannot know the
+    // answer, and the server gets the one that any client gives.
+    let is_baseless = matches!(asked.kind, RequestKind::Other(_))
+        && asked.call.is_none()
+        && asked.candidates.is_empty();
+    let may_park = asked.kind != RequestKind::Roots && !is_baseless;
     let began = Instant::now();
     let (sender, mut patience) = watch::channel(open.request.deadline.since(open.request.arrived));
     let person =

@@ -103,6 +103,20 @@ async fn without_anybody_nothing_is_answered_in_the_name_of_a_person() {
     assert_eq!(rig.view().await.settled.len(), 4);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_method_that_no_client_has_bothers_nobody_while_no_call_is_in_flight() {
+    let rig = Rig::new(None, true);
+    let refused = rig.ask(RequestKind::Other("log".into())).0.await;
+    assert!(
+        matches!(refused, Answer::Refuse { code: RpcCode::METHOD_NOT_FOUND, .. }),
+        "{refused:?}"
+    );
+    let (answer, _withdrawn) = rig.ask(RequestKind::Sampling);
+    let waiting = tokio::spawn(answer);
+    assert_eq!(rig.pending(1).await[0].kind, RequestKind::Sampling);
+    waiting.abort();
+}
+
 fn declined() -> Answer {
     Answer::Result(json!({"action": "decline"}))
 }
