@@ -66,7 +66,13 @@ pub struct PolicyScreen {
     differs: Vec<Differs>,
     /// The policy and the lists for which the differences were computed.
     found_for: Option<(Arc<PolicyView>, Vec<Arc<Capabilities>>)>,
+    /// When the selected definition changed while it was shown.
+    moved: Option<Timestamp>,
 }
+
+/// How long a definition that changed under the cursor has to be shown before it can be accepted:
+/// the key was meant for the text before.
+const GLANCE_WINDOW: Duration = Duration::from_secs(1);
 
 impl PolicyScreen {
     /// A screen that compares with a baseline, which has to be read ([`Effect::Baseline`]).
@@ -87,6 +93,7 @@ impl PolicyScreen {
             return;
         }
         self.found_for = Some((Arc::clone(&model.policy), lists));
+        let before = self.selected().map(Differs::shown);
         self.differs = match (&self.against, &self.known) {
             (None, _) => model.policy.held.iter().map(Differs::held).collect(),
             (Some(_), Some(Ok(known))) => {
@@ -114,6 +121,10 @@ impl PolicyScreen {
             }
             _ => Vec::new(),
         };
+        let now = self.selected().map(Differs::shown);
+        if before.is_some() && now.is_some() && before != now {
+            self.moved = Some(model.now);
+        }
     }
 
     fn rows(&self, model: &Model) -> Vec<PolicyRow> {
@@ -192,6 +203,9 @@ impl PolicyScreen {
         };
         if model.playback.is_some() {
             return out.warn(ink!("nothing is accepted from a recording"));
+        }
+        if accept && self.moved.is_some_and(|at| model.now.since(at) < GLANCE_WINDOW) {
+            return out.warn(ink!("{} changed just now: look again", one.name()));
         }
         match (&self.against, one.held) {
             (None, Some((_, digest))) => {
@@ -325,6 +339,11 @@ impl Differs {
             renamed_from: tool.renamed_from.clone(),
             ..Self::new(tool.server.clone(), place, tool.changes.clone())
         }
+    }
+
+    /// What a decision about it is made by: the same as long as the same is shown.
+    fn shown(&self) -> (Option<(HeldReason, Digest)>, Vec<FieldChange>) {
+        (self.held, self.changes.iter().map(|(change, _)| change.clone()).collect())
     }
 
     fn risks(&self) -> usize {

@@ -153,6 +153,30 @@ fn what_changed_is_reported_once_and_accepted_or_refused_as_it_was_shown() {
 }
 
 #[test]
+fn a_definition_that_changes_under_the_finger_is_accepted_only_once_it_could_be_seen() {
+    let mut app = screen();
+    key(&mut app, 'j');
+    key(&mut app, 'j');
+    let mut changed = policy();
+    changed.held[0].digest = Digest::of_text("a third form");
+    let digest = changed.held[0].digest;
+    app.update(Message::News(News::Policy(changed)));
+    draw(&mut app, 120, 40);
+    assert_eq!(key(&mut app, 'a'), []);
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("read_file changed just now: look again"), "{screen}");
+    let later = app.model.now.plus(Duration::from_secs(2));
+    app.update(Message::Now(later));
+    let accepted = key(&mut app, 'a');
+    let [Effect::Order(Order::Policy(PolicyOrder::Review { digest: of, accept: true, .. }))] =
+        &accepted[..]
+    else {
+        panic!("{accepted:?}")
+    };
+    assert_eq!(*of, digest);
+}
+
+#[test]
 fn what_was_denied_is_permitted_by_its_name_for_as_long_as_is_chosen() {
     let mut app = screen();
     key(&mut app, 'G');
