@@ -370,10 +370,7 @@ impl ServerProbe {
         let _ = tokio::time::timeout(EXIT_TIMEOUT, view.wait_for(has_exit)).await;
         let view = self.host().snapshot();
         let server = view.servers.get(server)?;
-        let reason = server.reason.as_ref().map_or("it is gone", |reason| reason.as_str());
-        let last = server.last_words().last();
-        let last = last.map(|line| format!(" (stderr: {})", line.trim())).unwrap_or_default();
-        Some(brief(&format!("{reason}{last}"), 300))
+        Some(brief(&server.reason_in_full("it is gone"), 300))
     }
 
     /// Whether the server answers at all.

@@ -159,13 +159,8 @@ impl BenchStage {
             .servers
             .values()
             .filter(|server| !server.state.is_callable() && server.state != ServerState::Disabled);
-        down.map(|server| {
-            let reason = server.reason.as_ref().map_or("it did not become ready", |r| r.as_str());
-            let last = server.last_words().last();
-            let last = last.map(|line| format!(" (stderr: {})", line.trim())).unwrap_or_default();
-            (server.name.clone(), format!("{reason}{last}"))
-        })
-        .collect()
+        down.map(|server| (server.name.clone(), server.reason_in_full("it did not become ready")))
+            .collect()
     }
 
     /// Stops the servers.

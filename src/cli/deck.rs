@@ -423,9 +423,8 @@ pub fn unready(
     let reason = first.reason.clone();
     let reason = reason.unwrap_or_else(|| SafeText::line("it did not become ready"));
     let mut message = format!("the server is {}", first.state.because(Some(&reason)));
-    let last = first.last_words().last();
-    if let Some(line) = last.filter(|line| !reason.contains(line.trim())) {
-        let _ = write!(message, " (stderr: {})", line.trim());
+    if let Some(line) = first.unquoted_word(&reason) {
+        let _ = write!(message, " (stderr: {line})");
     }
     let steps = format!("`{}` shows every step", invocation.check(&first.name));
     let help = first.help.as_ref().map_or_else(|| steps.clone(), |help| format!("{help}\n{steps}"));

@@ -269,6 +269,22 @@ pub struct ServerView {
 }
 
 impl ServerView {
+    /// Why it is in its state, with the last line of its stderr where the reason does not quote
+    /// stderr already; `otherwise` when no reason is known.
+    pub fn reason_in_full(&self, otherwise: &str) -> String {
+        let reason = self.reason.as_ref().map_or(otherwise, |reason| reason.as_str());
+        match self.unquoted_word(reason) {
+            Some(line) => format!("{reason} (stderr: {line})"),
+            None => reason.to_owned(),
+        }
+    }
+
+    /// The last line of stderr, unless this reason quotes stderr already.
+    pub fn unquoted_word(&self, reason: &str) -> Option<&str> {
+        let line = self.last_words().last()?.trim();
+        (!reason.contains(line) && !reason.contains("; on stderr: ")).then_some(line)
+    }
+
     /// The last lines of stderr, up to the error line; without what runtimes print after it.
     pub fn last_words(&self) -> &[SafeText] {
         let said = crate::server::remedy::error_line_at(&self.stderr_tail);

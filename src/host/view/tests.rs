@@ -286,3 +286,14 @@ fn the_steps_of_a_start_are_in_their_order_however_they_are_reported() {
     let wanted = [StartStep::Spawn, StartStep::FirstByte, StartStep::Handshake, StartStep::Tools];
     assert_eq!(steps, wanted);
 }
+
+#[test]
+fn a_reason_that_quotes_stderr_is_not_followed_by_the_same_line() {
+    let mut server =
+        ServerView { stderr_tail: vec![SafeText::line("Error: no key")], ..ServerView::default() };
+    assert_eq!(server.reason_in_full("it is gone"), "it is gone (stderr: Error: no key)");
+    for reason in ["exit code 1: Error: no key", "no answer in 30 s; on stderr: fetch failed"] {
+        server.reason = Some(SafeText::line(reason));
+        assert_eq!(server.reason_in_full(""), reason);
+    }
+}
