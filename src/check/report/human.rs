@@ -150,7 +150,9 @@ fn write_findings(out: &mut String, style: Style, findings: &[CheckFinding]) {
         let whole = style.detail == ReportDetail::Full || alike.len() <= MAX_RULE_FINDINGS;
         let (shown, hidden) =
             alike.split_at(if whole { alike.len() } else { MAX_RULE_FINDINGS - 1 });
-        shown.iter().for_each(|same| write_alike(out, style, same));
+        for same in shown {
+            write_alike(out, style, same);
+        }
         let hidden = hidden.iter().map(Vec::len).sum();
         write_hidden(out, style, hidden);
         if let Some(first) = ruled.first() {
@@ -179,7 +181,9 @@ fn grouped<'f, K: Ord>(
 fn write_alike(out: &mut String, style: Style, same: &[&CheckFinding]) {
     let [first, ..] = same else { return };
     if same.len() < MIN_ALIKE_FINDINGS || first.place.is_empty() {
-        same.iter().for_each(|finding| write_message(out, style, (finding, &finding.prefix())));
+        for finding in same {
+            write_message(out, style, (finding, &finding.prefix()));
+        }
         return;
     }
     write_message(out, style, (first, &format!("{}: ", count(same.len(), "place"))));
