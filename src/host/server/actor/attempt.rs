@@ -128,9 +128,9 @@ impl OpenAttempt {
         let methods = methods.map(|method| format!("`{method}`")).collect::<Vec<_>>().join(", ");
         let message = format!(
             "connected after {:.1} s, then no answer to {methods} in the {rest:.1} s that were \
-             left of the startup timeout of {} s",
+             left of the startup timeout of {}",
             connected.as_secs_f64(),
-            config.startup_timeout.as_secs_f64()
+            Dur(config.startup_timeout)
         );
         for (kind, step) in left {
             let cause = format!("no answer to `{}` in {rest:.1} s", kind.method());
