@@ -112,14 +112,14 @@ impl Offline {
             if within.is_some_and(|within| within != at) {
                 continue;
             }
-            let lists = kept.lists(server).map(|(lists, _)| lists);
-            is_known |= lists.as_ref().is_some_and(|lists| !lists.tools.is_empty());
-            let lists = lists.unwrap_or_default();
+            let lists = kept.lists(server).map(|(lists, _)| lists).unwrap_or_default();
             let reviewed = self.policy.pins.servers.get(at);
             let reviewed = reviewed.and_then(|it| it.reached_by(Digest::of_command(server)));
             let reviewed = reviewed.into_iter().flat_map(|it| it.tools.keys().map(String::as_str));
             let listed = lists.tools.iter().map(|tool| &*tool.name);
-            for tool in listed.chain(reviewed).collect::<BTreeSet<_>>() {
+            let all: BTreeSet<&str> = listed.chain(reviewed).collect();
+            is_known |= !all.is_empty();
+            for tool in all {
                 let whole = format!("{at}.{tool}");
                 let overlay = self.overlay(principal, &whole);
                 if overlay.is_some_and(|it| it.name.as_deref() == Some(asked)) {

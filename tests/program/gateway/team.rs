@@ -761,3 +761,24 @@ fn a_policy_that_cannot_be_used_is_told_of_once_each_time() {
         assert_eq!(count("what was in force before stays in force"), round);
     }
 }
+
+#[test]
+fn policy_why_knows_what_a_service_has_seen() {
+    let service = Service::under(&json!({"profiles": {"team": {"allow": ["*"]}}}));
+    let why = |call: &str| {
+        let done = super::program()
+            .args(["policy", "why", "gateway:a", call, "--profile", "team", "-c"])
+            .arg(service.folder.join("mcp.json"))
+            .env("MCPDECK_STATE_DIR", service.state())
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    // What it has seen is written down a moment later.
+    while !why("greeter.great").contains("did you mean `greeter.greet`?") {
+        std::thread::park_timeout(POLL);
+    }
+    assert_eq!(why("greeter.greet"), "");
+    // It could not be started, so that it may have anything.
+    assert_eq!(why("absent.anything"), "");
+}
