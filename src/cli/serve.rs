@@ -425,7 +425,7 @@ async fn over_http(
         "event": "listening", "url": url, "mcp": format!("{url}/mcp"), "tokenFile": file,
     });
     let address = url.clone();
-    let clients = door.options.clients.clone();
+    let (clients, owner) = (door.options.clients.clone(), door.options.owner.clone());
     let mut service = GatewayService::on(door.listener, host.clone(), bridge, door.options)
         .map_err(|error| error.to_string())?;
     if args.admin {
@@ -433,7 +433,7 @@ async fn over_http(
         let code = sign_ins.link(CancellationToken::new());
         let code = code.ok_or("there are no random numbers for the link of the page")?;
         let on = Operated { host: host.clone(), clients: Some(clients), policy: Some(policy) };
-        service.serve_beside(admin_routes(on, sign_ins, service.streams()));
+        service.serve_beside(admin_routes(on, sign_ins, owner, service.streams()));
         output::complain(&format!(
             "the operator's page: {address}{ADMIN_LINK_PATH}{code} (signs a browser in, once)"
         ));

@@ -1,6 +1,6 @@
 //! The operator's page at `/admin`: servers, clients, grants, refused calls and traffic, and the
 //! orders that `mcpdeck attach` has. For a browser of this machine, signed in by a link that works
-//! once; `Host` and `Origin` are checked before.
+//! once, or by the operator's own token; `Host` and `Origin` are checked before.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +20,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
+use super::guard::bearer;
 use super::sign_in::SIGNED_IN_PREFIX;
+use super::tokens::OwnerToken;
 use base::address::is_loopback;
 use base::{SafeText, ServerName};
 use deck::{
@@ -44,6 +46,7 @@ pub type AdminSignIns = BrowserSignIns<CancellationToken>;
 struct AdminPage {
     on: Operated,
     sign_ins: Arc<AdminSignIns>,
+    owner: OwnerToken,
     places: Arc<Semaphore>,
     /// Ends the streams of open pages.
     stop: CancellationToken,
@@ -79,13 +82,19 @@ impl From<AdminOrder> for Order {
 /// The path that a link of [`AdminSignIns`] leads to, but for its code.
 pub const ADMIN_LINK_PATH: &str = "/admin/login?code=";
 
-/// The routes of the page. They check the cookie themselves; `stop` ends open streams.
-pub fn admin_routes(on: Operated, sign_ins: Arc<AdminSignIns>, stop: CancellationToken) -> Router {
+/// The routes of the page. They check the cookie themselves; `owner` signs in too; `stop`
+/// ends open streams.
+pub fn admin_routes(
+    on: Operated,
+    sign_ins: Arc<AdminSignIns>,
+    owner: OwnerToken,
+    stop: CancellationToken,
+) -> Router {
     let places = Arc::new(Semaphore::new(MAX_OPEN_PAGES));
-    let page = Arc::new(AdminPage { on, sign_ins, places, stop });
+    let page = Arc::new(AdminPage { on, sign_ins, owner, places, stop });
     Router::new()
         .route("/admin", get(whole_page))
-        .route("/admin/login", get(by_link))
+        .route("/admin/login", get(by_link).post(by_token))
         .route("/admin/logout", post(sign_out))
         .route("/admin/events", get(events))
         .route("/admin/orders", post(order))
@@ -138,7 +147,8 @@ fn signed_in(
 ) -> Result<(String, CancellationToken), (StatusCode, &'static str)> {
     let values = headers.get_all(header::COOKIE).into_iter().filter_map(|line| line.to_str().ok());
     page.sign_ins.signed_in(&own_cookie(headers), values).ok_or_else(|| {
-        let why = "not signed in: open the link that `mcpdeck serve --admin` printed at its start";
+        let why = "not signed in: open the link that `mcpdeck serve --admin` printed at its \
+                   start, or paste your own token";
         (StatusCode::UNAUTHORIZED, why)
     })
 }
@@ -148,21 +158,38 @@ async fn by_link(State(page): State<Arc<AdminPage>>, request: Request) -> Respon
     let query = request.uri().query().unwrap_or_default().as_bytes();
     let code = url::form_urlencoded::parse(query).find(|(key, _)| key == "code");
     let Some(ended) = code.and_then(|(_, code)| page.sign_ins.redeem(&code)) else {
-        let why = "This link was used already or is too old. `mcpdeck serve --admin` prints a new \
-                   one at its start.";
+        let why = "This link was used already or is too old. Open /admin and paste your own token.";
         return (StatusCode::FORBIDDEN, why).into_response();
     };
-    let set = page.sign_ins.cookie(&own_cookie(request.headers()), "/admin", ended);
+    let to = (StatusCode::SEE_OTHER, [(header::LOCATION, "/admin")]).into_response();
+    with_cookie(&page, request.headers(), ended, to)
+}
+
+/// `POST /admin/login`: the operator's own token, for a service that outlived its link.
+async fn by_token(State(page): State<Arc<AdminPage>>, headers: HeaderMap) -> Response {
+    if !bearer(&headers).is_ok_and(|token| page.owner.is(token)) {
+        let why = "the operator's own token is expected: `Authorization: Bearer TOKEN`";
+        let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+        return (StatusCode::UNAUTHORIZED, challenge, why).into_response();
+    }
+    with_cookie(&page, &headers, CancellationToken::new(), StatusCode::NO_CONTENT.into_response())
+}
+
+/// Sets the cookie of a browser that has signed in; `ended` is cancelled when it signs out.
+fn with_cookie(
+    page: &AdminPage,
+    headers: &HeaderMap,
+    ended: CancellationToken,
+    mut to: Response,
+) -> Response {
+    let set = page.sign_ins.cookie(&own_cookie(headers), "/admin", ended);
     let Some(mut set) = set.and_then(|set| HeaderValue::from_str(&set).ok()) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     set.set_sensitive(true);
-    let headers = [
-        (header::LOCATION, HeaderValue::from_static("/admin")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        (header::SET_COOKIE, set),
-    ];
-    (StatusCode::SEE_OTHER, headers).into_response()
+    to.headers_mut().insert(header::SET_COOKIE, set);
+    to.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    to
 }
 
 /// `POST /admin/logout`

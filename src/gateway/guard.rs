@@ -270,8 +270,7 @@ fn may_open(request: &Request) -> bool {
 /// Whether a request is of a revision before 2026-07-28.
 fn is_before_modern(request: &Request) -> bool {
     let version = request.headers().get("mcp-protocol-version");
-    request.method() == Method::POST
-        && version.is_none_or(|version| version.as_bytes() < &b"2026-07-28"[..])
+    version.is_none_or(|version| version.as_bytes() < &b"2026-07-28"[..])
 }
 
 /// Refuses cross-site requests and rebound host names; returns the allowed origin of a page.
@@ -309,7 +308,7 @@ fn same_site(gateway: &Gateway, request: &Request) -> Result<Option<HeaderValue>
 ///
 /// # Errors
 /// What is in its place; nothing where no token is shown.
-fn bearer(headers: &HeaderMap) -> Result<&str, Option<&'static str>> {
+pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Option<&'static str>> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().ok_or(None)?;
     if values.next().is_some() {

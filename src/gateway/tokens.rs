@@ -111,7 +111,7 @@ impl Client {
 }
 
 /// The operator's own token; the default matches no token.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct OwnerToken {
     digest: Option<[u8; 32]>,
 }

@@ -50,6 +50,7 @@ fn a_link_signs_in_once_and_nothing_else_does() {
     let again = service.send("GET", path(&link), &[], "");
     assert_eq!((again.status, again.header("set-cookie")), (403, None), "{again:?}");
     let guessed = service.send("GET", "/admin/login?code=0000", &[], "");
+    assert!(guessed.body.contains("your own token"), "{guessed:?}");
     assert_eq!(guessed.status, 403);
     let order = json!({"order": "restart", "server": "vendor"});
     let auth = service.auth();
@@ -241,4 +242,37 @@ async fn the_page_shows_what_happens_and_gives_orders() {
     assert_eq!(page.run(loaded).await, true);
     page.run("$('out').click()").await;
     page.until("!$('enter').hidden && $('all').hidden").await;
+    // The link is spent; a token signs in, and only the right one.
+    let paste = |token: &str| format!("$('token').value = '{token}'; $('enter').requestSubmit()");
+    page.run(&paste("wrong")).await;
+    page.until("$('said').textContent.includes('not your own token')").await;
+    page.run(&paste(&service.token)).await;
+    page.until("$('enter').hidden && !$('all').hidden && $('token').value === ''").await;
+}
+
+#[test]
+fn the_operators_own_token_signs_in_and_no_other_does() {
+    let service = service();
+    let other = format!("Bearer {}", service.client("reader").token);
+    let own = service.auth();
+    let asked = |headers: &[(&str, &str)]| service.send("POST", "/admin/login", headers, "");
+    let cookie = service.sign_in();
+    for headers in [
+        &[][..],
+        &[("Authorization", &*other)],
+        &[("Authorization", "Bearer x")],
+        &[("Cookie", &*cookie)],
+    ] {
+        let refused = asked(headers);
+        assert_eq!((refused.status, refused.header("set-cookie")), (401, None), "{refused:?}");
+    }
+    let elsewhere = [("Authorization", &*own), ("Origin", "https://evil.example")];
+    assert_eq!(asked(&elsewhere).status, 403);
+    let done = asked(&[("Authorization", &own), ("Origin", &service.url)]);
+    assert_eq!(done.status, 204, "{done:?}");
+    let set = done.header("set-cookie").unwrap();
+    assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict"), "{set}");
+    let cookie = set.split(';').next().unwrap();
+    let order = json!({"order": "restart", "server": "vendor"});
+    assert_eq!(service.order(&[("Cookie", cookie)], &order).status, 200);
 }
