@@ -81,6 +81,9 @@ pub use traces::Traces;
 /// Longest time that open streams and calls may take to finish after the first stop signal.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Where MCP is served, for the profile of the token or another.
+const MCP_PATHS: [&str; 4] = ["/mcp", "/mcp/", "/mcp/p/{profile}", "/mcp/p/{profile}/"];
+
 /// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 8_192;
 
@@ -113,6 +116,7 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         let endpoint = Arc::clone(&endpoint);
         async move { endpoint.answer(request).await }
     });
+    let mcp = MCP_PATHS.iter().fold(Router::new(), |mcp, path| mcp.route(path, answer.clone()));
     let site = axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::site);
     let beside = beside.unwrap_or_default().layer(site);
     Router::new()
@@ -141,10 +145,7 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         .route("/servers/restart", post(rest::restart))
         .route("/metrics", get(rest::metrics))
         .layer(axum::extract::DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .route("/mcp", answer.clone())
-        .route("/mcp/", answer.clone())
-        .route("/mcp/p/{profile}", answer.clone())
-        .route("/mcp/p/{profile}/", answer)
+        .merge(mcp)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::guard))
         .with_state(Arc::clone(gateway))
         .merge(beside)
