@@ -594,8 +594,8 @@ impl Connection {
 
     /// Sends a frame; a client that does not read in time is disconnected, but may resume.
     async fn send_frame(&mut self, frame: Frame) -> Result<(), End> {
-        let patience = self.service.limits.heartbeat * 3;
-        match tokio::time::timeout(patience, self.socket.send(frame)).await {
+        let timeout = self.service.limits.heartbeat * 3;
+        match tokio::time::timeout(timeout, self.socket.send(frame)).await {
             Ok(Ok(())) => Ok(()),
             _ => Err(GONE),
         }

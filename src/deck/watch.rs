@@ -38,7 +38,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
     /// Debounce before a state with errors is delivered (default 500 ms).
-    pub patience: Duration,
+    pub settle_timeout: Duration,
     /// Poll even where the file system reports changes.
     pub poll_only: bool,
     /// The state that the consumer already has; without it the first state is delivered too.
@@ -47,7 +47,7 @@ pub struct WatchOptions {
 
 impl Default for WatchOptions {
     fn default() -> Self {
-        Self { patience: Duration::from_millis(500), poll_only: false, known: None }
+        Self { settle_timeout: Duration::from_millis(500), poll_only: false, known: None }
     }
 }
 
@@ -72,7 +72,7 @@ impl ConfigWatch {
         let task = WatchTask {
             files,
             env,
-            patience: options.patience,
+            settle_timeout: options.settle_timeout,
             known: options.known,
             wake: Arc::clone(&wake),
             reports,
@@ -212,7 +212,7 @@ const fn period(mode: &WatchMode) -> Duration {
 struct WatchTask {
     files: Vec<PathBuf>,
     env: watch::Receiver<Arc<Environment>>,
-    patience: Duration,
+    settle_timeout: Duration,
     known: Option<LoadResult>,
     wake: Arc<Notify>,
     reports: Reports,
@@ -267,7 +267,7 @@ impl WatchTask {
         loop {
             if patient {
                 // Possibly a partial file: wait for the rest. A change restarts this.
-                patient = timeout(self.patience, self.changed()).await.is_err();
+                patient = timeout(self.settle_timeout, self.changed()).await.is_err();
             }
             if !patient {
                 self.silence().await;
@@ -285,9 +285,9 @@ impl WatchTask {
         }
     }
 
-    /// Waits for [`DEBOUNCE_INTERVAL`] without an event, at most `patience` in total.
+    /// Waits for [`DEBOUNCE_INTERVAL`] without an event, at most `settle_timeout` in total.
     async fn silence(&self) {
-        let end = Instant::now() + self.patience;
+        let end = Instant::now() + self.settle_timeout;
         while Instant::now() < end {
             if timeout(DEBOUNCE_INTERVAL, self.wake.notified()).await.is_err() {
                 return;

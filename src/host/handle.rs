@@ -565,8 +565,8 @@ impl Host {
         arguments: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let patience = self.patience(&options);
-        let (route, admission) = self.named("tools/call", name, &options, &patience).await?;
+        let start = self.start_deadline(&options);
+        let (route, admission) = self.named("tools/call", name, &options, &start).await?;
         let name = Arc::clone(&route.1);
         let overlay = admission.as_ref().and_then(|admission| {
             let in_force = self.inner.shared.policy.in_force();
@@ -577,7 +577,7 @@ impl Host {
             None => arguments,
         };
         let request = Request::CallTool { name, arguments: Arc::new(arguments) };
-        let operated = self.operate(route, "tools/call", request, (options, admission, patience));
+        let operated = self.operate(route, "tools/call", request, (options, admission, start));
         let mut outcome = operated.await?;
         if let Some(overlay) = overlay.filter(|overlay| overlay.max_result_bytes.is_some()) {
             let mut result = outcome.result.clone().into_value();
@@ -606,12 +606,12 @@ impl Host {
         arguments: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let patience = self.patience(&options);
-        let (route, admission) = self.named("prompts/get", name, &options, &patience).await?;
+        let start = self.start_deadline(&options);
+        let (route, admission) = self.named("prompts/get", name, &options, &start).await?;
         let arguments = if arguments.is_null() { Value::Object(Map::new()) } else { arguments };
         let (name, arguments) = (Arc::clone(&route.1), Arc::new(arguments));
         let request = Request::GetPrompt { name, arguments };
-        self.operate(route, "prompts/get", request, (options, admission, patience)).await
+        self.operate(route, "prompts/get", request, (options, admission, start)).await
     }
 
     /// Reads a resource from the server that lists it or has a matching template, with the server's
@@ -633,12 +633,12 @@ impl Host {
         uri: &str,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let patience = self.patience(&options);
+        let start = self.start_deadline(&options);
         let find = |_: &Routes| self.located(uri, &options);
-        let (slot, admission) = self.resolved(None, &options, &patience, find).await?;
+        let (slot, admission) = self.resolved(None, &options, &start, find).await?;
         let uri: Arc<str> = uri.into();
         let request = Request::ReadResource { uri: Arc::clone(&uri) };
-        self.operate((slot, uri), "resources/read", request, (options, admission, patience)).await
+        self.operate((slot, uri), "resources/read", request, (options, admission, start)).await
     }
 
     /// Requests completions; `params` as in `completion/complete`.
@@ -666,8 +666,8 @@ impl Host {
             return Err(Error::new(ErrorCode::Protocol, message).server(server));
         }
         let request = Request::Complete { params };
-        let patience = self.patience(&options);
-        let how = (options, admission, patience);
+        let start = self.start_deadline(&options);
+        let how = (options, admission, start);
         self.operate((slot, "".into()), "completion/complete", request, how).await
     }
 
@@ -744,8 +744,8 @@ impl Host {
         let found = point.direct(options.principal(), PolicyAction::Read, what, slot);
         let (slot, admission) = routed(method, uri, found)?;
         let request = Request::Raw { method: method.into(), params: Some(params) };
-        let patience = self.patience(&options);
-        self.operate((slot, uri.into()), method, request, (options, admission, patience)).await
+        let start = self.start_deadline(&options);
+        self.operate((slot, uri.into()), method, request, (options, admission, start)).await
     }
 
     /// The server a resource would be read from; sends nothing.
@@ -802,8 +802,8 @@ impl Host {
         let slot = self.inner.shared.routes().server(server).cloned();
         let slot = routed("request", server.as_str(), slot)?;
         let request = Request::Raw { method: Arc::clone(&method), params };
-        let patience = self.patience(&options);
-        self.operate((slot, method), "request", request, (options, None, patience)).await
+        let start = self.start_deadline(&options);
+        self.operate((slot, method), "request", request, (options, None, start)).await
     }
 
     /// Subscribes to a resource; updates arrive as [`Host::notices`] and invalidate the cache. The
@@ -911,7 +911,7 @@ impl Host {
         method: &str,
         name: &str,
         options: &CallOptions,
-        patience: &StartPatience,
+        start: &StartDeadline,
     ) -> Result<(Route, Option<Admission>), Error> {
         let what = match method {
             "tools/call" => (PolicyAction::Call, TargetKind::Tool),
@@ -919,7 +919,7 @@ impl Host {
         };
         let policy = &self.inner.shared.policy;
         let find = |routes: &Routes| policy.named(routes, options, what, name);
-        routed(method, name, self.resolved(Some(name), options, patience, find).await)
+        routed(method, name, self.resolved(Some(name), options, start, find).await)
     }
 
     async fn operate(
@@ -927,7 +927,7 @@ impl Host {
         (slot, target): Route,
         method: &'static str,
         request: Request,
-        (options, admission, patience): (CallOptions, Option<Admission>, StartPatience),
+        (options, admission, start): (CallOptions, Option<Admission>, StartDeadline),
     ) -> Result<CallOutcome, Error> {
         let shared = Arc::clone(&self.inner.shared);
         let mut options = options;
@@ -946,8 +946,8 @@ impl Host {
             options,
             id,
             admission,
-            deadline: patience.deadline,
-            is_bound: patience.is_bound,
+            deadline: start.deadline,
+            is_bound: start.is_bound,
             longest,
             changes: ServiceChanges::default(),
         };
@@ -963,7 +963,7 @@ impl Host {
     ) -> Result<(), Error> {
         let slot = Arc::clone(self.inner.shared.routes().server(server)?);
         let options = CallOptions { server: Some(server.clone()), ..options.clone() };
-        slot.wake(self.patience(&options).deadline).await?;
+        slot.wake(self.start_deadline(&options).deadline).await?;
         self.inner.shared.facts.flush().await;
         Ok(())
     }
@@ -991,7 +991,7 @@ impl Host {
 
     /// How long a caller waits for a server that is being started: until its own deadline if it has
     /// one, otherwise for one start.
-    fn patience(&self, options: &CallOptions) -> StartPatience {
+    fn start_deadline(&self, options: &CallOptions) -> StartDeadline {
         /// Without a server to ask: the defaults of `timeout` and `startupTimeout`.
         const START_TIMEOUT: Duration = Duration::from_secs(30);
         let own = [options.timeout, self.call_limit(options)].into_iter().flatten().min();
@@ -1004,7 +1004,7 @@ impl Host {
         let now = tokio::time::Instant::now();
         // A timeout beyond all clocks is none.
         let deadline = now.checked_add(own.unwrap_or(usual)).unwrap_or(now + usual);
-        StartPatience { deadline, is_bound: own.is_some() }
+        StartDeadline { deadline, is_bound: own.is_some() }
     }
 
     /// Resolves something in the routes; when it cannot be found while servers that may have it are
@@ -1013,7 +1013,7 @@ impl Host {
         &self,
         asked: Option<&str>,
         options: &CallOptions,
-        patience: &StartPatience,
+        start: &StartDeadline,
         find: impl Fn(&Routes) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let shared = &self.inner.shared;
@@ -1032,7 +1032,7 @@ impl Host {
             if coming.is_empty() {
                 return Err(error);
             }
-            let starts = coming.iter().map(|slot| slot.wake(patience.deadline).boxed());
+            let starts = coming.iter().map(|slot| slot.wake(start.deadline).boxed());
             let one = futures::future::select_all(starts);
             let (ended, ..) = options
                 .cancel
@@ -1051,7 +1051,7 @@ impl Host {
         let shared = &self.inner.shared;
         let slot = Arc::clone(shared.routes().server(server)?);
         let options = CallOptions { server: Some(server.clone()), ..CallOptions::default() };
-        slot.wake(self.patience(&options).deadline).await?;
+        slot.wake(self.start_deadline(&options).deadline).await?;
         let live = slot.live();
         let own = PendingRequest::internal(shared.clock, live.config.request_timeout);
         live.session()?.request(request, own).await.map_err(Error::advised)
@@ -1059,7 +1059,7 @@ impl Host {
 }
 
 /// How long a caller waits for a server that is being started.
-struct StartPatience {
+struct StartDeadline {
     deadline: tokio::time::Instant,
     /// Whether it is the end of the caller's whole time.
     is_bound: bool,

@@ -381,12 +381,12 @@ impl Operation {
             let gone = now.session.is_none() && (decided || now.state == ServerState::Shutdown);
             gone || now.generation != live.generation
         });
-        let patience = if live.process.is_some() {
+        let timeout = if live.process.is_some() {
             Self::END_REASON_TIMEOUT
         } else {
             Self::REMOTE_END_TIMEOUT
         };
-        if let Ok(Ok(now)) = tokio::time::timeout(patience, verdict).await
+        if let Ok(Ok(now)) = tokio::time::timeout(timeout, verdict).await
             && now.generation == live.generation
             && let Some(reason) = &now.reason
             && !error.message.contains(reason.as_str())

@@ -483,7 +483,7 @@ mod tests {
     }
 
     fn ended(request: &PendingRequest) -> String {
-        request.deadline().expect_err("no patience is left").message.clone()
+        request.deadline().expect_err("no time is left").message.clone()
     }
 
     #[tokio::test(start_paused = true)]

@@ -240,9 +240,9 @@ impl ProcessHandle for FakeProcess {
         async move {
             server.stops.fetch_add(1, Ordering::SeqCst);
             if exit.borrow().is_none() {
-                let patience = *server.stop.lock().unwrap();
+                let wait = *server.stop.lock().unwrap();
                 tokio::select! {
-                    () = tokio::time::sleep(patience) => {}
+                    () = tokio::time::sleep(wait) => {}
                     () = plan.force.cancelled() => {}
                 }
                 let view = ExitView { code: Some(0), expected: true, ..ExitView::default() };

@@ -162,9 +162,9 @@ async fn every_way_of_saving_is_followed_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn half_a_file_that_is_completed_later_is_never_delivered() {
-    // Long patience, so that the pause below is shorter even on a slow machine.
-    let patience = Duration::from_secs(30);
-    let mut deck = Deck::new(WatchOptions { patience, ..WatchOptions::default() });
+    // A long wait, so that the pause below is shorter even on a slow machine.
+    let settle_timeout = Duration::from_secs(30);
+    let mut deck = Deck::new(WatchOptions { settle_timeout, ..WatchOptions::default() });
     let whole = text("1");
     std::fs::write(&deck.file, "").expect("truncated");
     std::fs::write(&deck.file, &whole[..whole.len() / 2]).expect("half");

@@ -18,9 +18,9 @@ pub fn run(row: &Row, stage: &Stage, run: &Run) -> (Finished, Problems) {
     let seconds = run.seconds.unwrap_or(20);
     let arguments: Vec<String> = arguments(run).iter().map(|word| stage.at(word)).collect();
     let command = command(row, stage, &arguments);
-    let patience = Duration::from_secs(seconds);
+    let timeout = Duration::from_secs(seconds);
     let finished =
-        if run.terminal { terminal(&command, patience) } else { finish(command, patience) };
+        if run.terminal { terminal(&command, timeout) } else { finish(command, timeout) };
     let mut problems = judge(row, run, &finished);
     problems.extend(leaks(stage, &finished));
     problems.extend(stage.flaws(&[]));

@@ -134,7 +134,7 @@ impl Row {
     }
 
     /// The longest time that a request to one of its servers may take.
-    pub fn patience(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         let longest = self.servers.values().filter_map(|plan| plan.entry["timeout"].as_f64());
         let longest = longest.fold(0.0, f64::max);
         let seconds = if longest > 0.0 { longest } else { 30.0 };

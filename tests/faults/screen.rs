@@ -257,14 +257,14 @@ fn call(deck: &mut Deck, row: &Row, (server, tool): (&str, &str), problems: &mut
     open(deck, tool);
     deck.keys("\x1b[15~");
     let over = |screen: &str| panels(screen).any(is_outcome);
-    let took = fair::wait(row.patience(), || over(&deck.screen()));
+    let took = fair::wait(row.timeout(), || over(&deck.screen()));
     if took.is_none() {
         problems.push(format!("I1: no outcome of {tool} on the screen\n{}", deck.screen()));
     }
     for text in &row.screen.shows {
         // Some content appears after the outcome: images are decoded in the background.
         let shown = || deck.screen().contains(text.as_str());
-        if fair::wait(row.patience(), shown).is_none() {
+        if fair::wait(row.timeout(), shown).is_none() {
             problems.push(format!("the screen does not show {text:?}\n{}", deck.screen()));
         }
     }

@@ -41,8 +41,8 @@ pub async fn play(row: &Row, stage: &mut Stage) -> Vec<String> {
     let pulse = tokio::spawn(pulse(host.clone(), Arc::clone(&stop), row.host.alone));
     let mut problems = Vec::new();
     for step in &row.session {
-        let stuck = STUCK.max(row.patience() * 2);
-        let doing = perform(&host, &keeper, stage, step, row.patience());
+        let stuck = STUCK.max(row.timeout() * 2);
+        let doing = perform(&host, &keeper, stage, step, row.timeout());
         match tokio::time::timeout(stuck, doing).await {
             Ok(Ok(())) => {}
             Ok(Err(problem)) => {
@@ -117,7 +117,7 @@ async fn perform(
     keeper: &PolicyKeeper,
     stage: &mut Stage,
     step: &Step,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), String> {
     match step {
         Step::Call(call) => {
@@ -125,7 +125,7 @@ async fn perform(
             let outcome = self::call(host, call).await;
             let own = call.timeout.map(|ms| Duration::from_millis(ms.max(2_000) + 2_000));
             let took = fair::now().saturating_sub(begun);
-            if took > own.unwrap_or(patience) {
+            if took > own.unwrap_or(timeout) {
                 return Err(format!("I1: it took {took:?}; {outcome:?}"));
             }
             outcome

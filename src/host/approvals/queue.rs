@@ -80,7 +80,7 @@ struct WaitingApproval {
     request: Arc<ApprovalRequest>,
     answer: oneshot::Sender<Answer>,
     /// Its total time limit.
-    patience: watch::Sender<Duration>,
+    limit: watch::Sender<Duration>,
 }
 
 impl ApprovalQueue {
@@ -178,11 +178,10 @@ impl ApprovalQueue {
     pub fn extend(&self, id: ApprovalId, more: Duration) -> Result<Timestamp, Error> {
         let inner = self.inner.lock();
         let waiting = inner.waiting.get(&id).ok_or_else(|| closed(id))?;
-        waiting.patience.send_modify(|patience| {
-            *patience =
-                patience.saturating_add(more).min(Self::MAX_APPROVAL_TIMEOUT).max(*patience);
+        waiting.limit.send_modify(|limit| {
+            *limit = limit.saturating_add(more).min(Self::MAX_APPROVAL_TIMEOUT).max(*limit);
         });
-        let deadline = waiting.request.arrived.plus(*waiting.patience.borrow());
+        let deadline = waiting.request.arrived.plus(*waiting.limit.borrow());
         let server = waiting.request.server.clone();
         drop(inner);
         self.facts.post(&server, Fact::RequestExtended { id, deadline });
@@ -213,15 +212,15 @@ impl ApprovalQueue {
     ) -> Result<Drafted, Error> {
         let missing = || Error::new(ErrorCode::Configuration, "no model is registered to draft");
         let drafter = self.drafter.read().clone().ok_or_else(missing)?;
-        let (request, mut patience) = {
+        let (request, mut limit) = {
             let inner = self.inner.lock();
             let waiting = inner.waiting.get(&id).ok_or_else(|| closed(id))?;
-            (Arc::clone(&waiting.request), waiting.patience.subscribe())
+            (Arc::clone(&waiting.request), waiting.limit.subscribe())
         };
         let params = params.unwrap_or_else(|| Arc::clone(&request.params));
         let failed = |why: &str| Error::new(ErrorCode::Internal, format!("no draft: {why}"));
         let drafting = AssertUnwindSafe(async { drafter.draft(request, params).await });
-        let over = async { while patience.changed().await.is_ok() {} };
+        let over = async { while limit.changed().await.is_ok() {} };
         tokio::select! {
             biased;
             // The sender is dropped with the request.
@@ -349,7 +348,7 @@ pub(crate) async fn decide(
         && asked.candidates.is_empty();
     let may_park = asked.kind != RequestKind::Roots && !is_baseless;
     let began = Instant::now();
-    let (sender, mut patience) = watch::channel(open.request.deadline.since(open.request.arrived));
+    let (sender, mut limit) = watch::channel(open.request.deadline.since(open.request.arrived));
     let person =
         (may_park && approvals.present.load(Ordering::Relaxed) > 0).then(|| open.park(sender));
     approvals.facts.record(&asked.server, open.arrival()).await;
@@ -358,19 +357,19 @@ pub(crate) async fn decide(
         biased;
         (answer, by) = verdict => return open.answered(answer, by),
         () = asked.withdrawn.cancelled() => "the call that asked ended",
-        () = run_out(began, &mut patience) => "nobody answered in time",
+        () = run_out(began, &mut limit) => "nobody answered in time",
     };
     open.withdraw(why);
     dismissal(&asked.kind, why)
 }
 
 /// Completes at the deadline, which may be extended meanwhile.
-async fn run_out(began: Instant, patience: &mut watch::Receiver<Duration>) {
+async fn run_out(began: Instant, limit: &mut watch::Receiver<Duration>) {
     loop {
-        let over = began + *patience.borrow_and_update();
+        let over = began + *limit.borrow_and_update();
         tokio::select! {
             () = tokio::time::sleep_until(over) => return,
-            Ok(()) = patience.changed() => {}
+            Ok(()) = limit.changed() => {}
         }
     }
 }
@@ -544,9 +543,9 @@ impl OpenPlace {
     }
 
     /// Lets the user answer. Called before the arrival is recorded, so no answer can be too early.
-    fn park(&self, patience: watch::Sender<Duration>) -> oneshot::Receiver<Answer> {
+    fn park(&self, limit: watch::Sender<Duration>) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
-        let waiting = WaitingApproval { request: Arc::clone(&self.request), answer, patience };
+        let waiting = WaitingApproval { request: Arc::clone(&self.request), answer, limit };
         self.approvals.inner.lock().waiting.insert(self.request.id, waiting);
         receiver
     }

@@ -136,13 +136,13 @@ impl PolicyHook {
             origin: principal.origin.to_string(),
             profile: &principal.profile,
         };
-        let patience = self.config.timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
+        let timeout = self.config.timeout.and_then(|s| Duration::try_from_secs_f64(s).ok());
         let mut last = None;
         let asked = async {
             self.has_room(subject.result)?;
             self.ask_with_retries(&question, &mut last).await
         };
-        let asked = tokio::time::timeout(patience.unwrap_or(HOOK_TIMEOUT), asked).await;
+        let asked = tokio::time::timeout(timeout.unwrap_or(HOOK_TIMEOUT), asked).await;
         let failure = match asked {
             Ok(Ok(answer)) if answer.passed => match self.changed(answer, is_result) {
                 Ok(changed) => return Ok(changed),

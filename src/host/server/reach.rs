@@ -291,7 +291,7 @@ async fn end_failed(
     if let Some(help) = remedy::remedy(words) {
         error = error.help(help);
     } else if late {
-        error = error.help(remedy::patience(work.goes_on, stderr_tail.is_empty()));
+        error = error.help(remedy::late_start(work.goes_on, stderr_tail.is_empty()));
     }
     let mut lasting = !failure.retryable;
     // A process that exits before it has read the request does not fail because of the era. This
@@ -434,7 +434,7 @@ fn too_late(request: &OpenRequest, attempt: &Attempt) -> ConnectError {
             "raise `startupTimeout` if it is only slow; is it suspended, or does something in \
              between swallow the connection?"
         } else {
-            remedy::patience(false, false)
+            remedy::late_start(false, false)
         },
     );
     given_up(error)

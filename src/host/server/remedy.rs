@@ -93,7 +93,7 @@ fn other_advice(words: FailureOutput<'_>) -> Option<Advice> {
 }
 
 /// The help text for a process that did not answer in time, when its output tells nothing.
-pub fn patience(is_working: bool, is_silent: bool) -> &'static str {
+pub fn late_start(is_working: bool, is_silent: bool) -> &'static str {
     if is_working {
         "it was still working when its time was over: raise `startupTimeout`, or give it a \
          machine that is less busy"

@@ -185,7 +185,7 @@ async fn a_server_that_dies_of_the_probe_says_what_was_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_that_ends_leaves_words_and_nothing_else_behind() {
+async fn a_timeout_leaves_words_and_nothing_else_behind() {
     let rig = rig();
     let (endpoint, mut peer) = pipe(1 << 20);
     let attempt = Attempt::Legacy(None);

@@ -63,7 +63,7 @@ async fn news_of_a_task_make_it_be_asked_after_sooner_and_a_flood_of_them_not_fa
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_never_ends_ends_with_the_patience_of_the_call() {
+async fn a_task_that_never_ends_ends_with_the_timeout_of_the_call() {
     let mut rig = rig();
     let stages = vec![task("working", json!({"pollInterval": 7_000}))];
     let (connected, heard) = played(&rig, going(stages, done)).await;

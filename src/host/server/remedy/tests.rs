@@ -613,9 +613,9 @@ fn a_reason_over_several_lines_is_quoted_whole() {
 
 #[test]
 fn a_server_that_is_late_is_not_sent_to_a_stderr_that_is_empty() {
-    assert!(patience(false, false).contains("see its stderr"));
-    for silent in [patience(false, true), patience(true, true)] {
+    assert!(late_start(false, false).contains("see its stderr"));
+    for silent in [late_start(false, true), late_start(true, true)] {
         assert!(!silent.contains("stderr") && silent.contains("startupTimeout"), "{silent}");
     }
-    assert!(patience(true, false).starts_with("it was still working"));
+    assert!(late_start(true, false).starts_with("it was still working"));
 }
