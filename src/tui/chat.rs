@@ -480,12 +480,14 @@ fn turn_note(done: &Value) -> String {
         number(&done["usage"]["input"]),
         number(&done["usage"]["output"]),
     );
+    let mut lead = "; of every prompt: ";
     for cost in done["costs"].as_array().into_iter().flatten() {
         let prompt = number(&cost["definitions"]) + number(&cost["guidance"]);
         let server = cost["server"].as_str().unwrap_or_default();
-        _ = write!(out, " · {server} {prompt}");
+        _ = write!(out, "{lead}{server} {prompt}");
+        lead = " · ";
         if number(&cost["results"]) > 0 {
-            _ = write!(out, "+{}", number(&cost["results"]));
+            _ = write!(out, " + {} of results", number(&cost["results"]));
         }
         if let Some(dollars) = cost["dollars"].as_f64() {
             _ = write!(out, " ${dollars:.4}");

@@ -160,7 +160,7 @@ fn the_export_is_markdown() {
         "## You\n\nhow warm?",
         "- `a__b` `{\"n\":1}`",
         "It is **42**.",
-        "1 call, 3 tokens in, 2 out · a 12+5",
+        "1 call, 3 tokens in, 2 out; of every prompt: a 12 + 5 of results",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }

@@ -284,6 +284,18 @@ fn source_word(record: &LogRecord) -> &'static str {
     record.source.into()
 }
 
+/// The same, as the end of a phrase.
+fn whence(record: &LogRecord) -> &'static str {
+    let known = [
+        (LogSource::Host, "from mcpdeck"),
+        (LogSource::Stderr, "on stderr"),
+        (LogSource::Build, "of its build"),
+        (LogSource::Notification, "from the server"),
+    ];
+    let found = known.iter().find(|(source, _)| *source == record.source);
+    found.map_or_else(|| source_word(record), |(_, words)| *words)
+}
+
 fn line_of(record: &LogRecord) -> String {
     let server = record.server.as_ref().map_or("host", ServerName::as_str);
     format!(
@@ -411,7 +423,7 @@ impl Pane for LogsPane {
 
     fn red_row(&self, model: &Model) -> Option<RedRow> {
         let record = self.record(model)?;
-        let source = source_word(record);
+        let source = whence(record);
         Some(RedRow {
             server: record.server.clone(),
             what: "log line",

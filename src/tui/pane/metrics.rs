@@ -295,7 +295,7 @@ fn detail(row: &MetricsRow, model: &Model, glyphs: &Glyphs, doc: &mut Doc) {
             ("p95", l.p95),
             ("p99", l.p99),
             ("max", l.max),
-            ("EMA", l.average),
+            ("recent mean", l.average),
         ] {
             doc.field(label, ink!("{}", Dur(value)), Role::Text);
         }

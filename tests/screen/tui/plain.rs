@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use mcpdeck::error::{Error, ErrorCode};
-use mcpdeck::host::Settlement;
+use mcpdeck::host::{Decider, Settlement};
 use mcpdeck::protocol::{Direction, MessageKind, RequestKind};
 use mcpdeck::tui::message::CallToken;
 use serde_json::json;
@@ -160,6 +160,27 @@ fn requests_that_ended_alike_share_a_row() {
     let screen = draw(&mut driver.app, 160, 45);
     assert_eq!(screen.matches("the call that asked ended").count(), 1, "{screen}");
     assert!(screen.contains("4 times") && screen.contains("the last after 12.0 s"), "{screen}");
+}
+
+#[test]
+fn what_became_of_a_request_is_told_in_the_past_and_by_whom() {
+    let endings = [
+        ("result", "answered by you, after 12.0 s"),
+        ("accept", "accepted by you, after 12.0 s"),
+        ("decline", "declined by you, after 12.0 s"),
+        ("cancel", "cancelled by you, after 12.0 s"),
+        ("refused: not now", "refused by you: not now, after 12.0 s"),
+    ];
+    for (how, words) in endings {
+        let mut driver = Driver::new();
+        driver.ask(RequestKind::Roots, json!({}));
+        let id = *driver.view.pending.keys().next().unwrap();
+        driver.settle(id, Settlement::Answered { by: Decider::Person, how: how.into() });
+        driver.shown();
+        driver.keys("6l");
+        let screen = draw(&mut driver.app, 160, 45);
+        assert!(screen.contains(words), "{how}: {screen}");
+    }
 }
 
 #[test]

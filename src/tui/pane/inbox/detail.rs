@@ -203,16 +203,25 @@ fn ending(settlement: &Settlement) -> (Ink, Role) {
         }
         Settlement::Answered { by, how } => (by, how),
     };
-    let how = if how.as_str() == "result" { ink!("answered") } else { Ink::line(how) };
-    let words = match by {
-        Decider::Person => ink!("{} by you", how),
-        Decider::Callback => ink!("{} by the callback", how),
-        // Some rules are named as a whole: `the shared roots`.
-        Decider::Rule(rule) if rule.starts_with("the ") => {
-            ink!("{} by {}", how, Ink::line(rule))
-        }
-        Decider::Rule(rule) => ink!("{} by the rule {}", how, Ink::line(rule)),
-        Decider::Nobody => ink!("{}, not answered", how),
+    let (did, reason) = match how.split_once(": ") {
+        Some((did, reason)) => (did, ink!(": {}", Ink::line(reason))),
+        None => (how.as_str(), Ink::default()),
     };
+    let did = match did {
+        "result" => ink!("answered"),
+        "accept" => ink!("accepted"),
+        "decline" => ink!("declined"),
+        "cancel" => ink!("cancelled"),
+        other => Ink::line(other),
+    };
+    let whose = match by {
+        Decider::Person => ink!(" by you"),
+        Decider::Callback => ink!(" by the callback"),
+        // Some rules are named as a whole: `the shared roots`.
+        Decider::Rule(rule) if rule.starts_with("the ") => ink!(" by {}", Ink::line(rule)),
+        Decider::Rule(rule) => ink!(" by the rule {}", Ink::line(rule)),
+        Decider::Nobody => ink!(", not answered"),
+    };
+    let words = ink!("{}{}{}", did, whose, reason);
     (words, Role::Text)
 }
