@@ -103,7 +103,11 @@ pub fn render(dialog: &dyn Screen, cx: &Cx<'_>, whole: Rect, buf: &mut Buffer) {
 
 /// Dims what is drawn so far, so that a dialog over it stands out.
 pub fn dim(cx: &Cx<'_>, area: Rect, buf: &mut Buffer) {
-    let faint = cx.style(Role::Text).patch(cx.style(Role::Faint));
+    let mut faint = cx.style(Role::Text).patch(cx.style(Role::Faint));
+    // Without colours, nothing else tells what lies behind.
+    if matches!(faint.fg, None | Some(Color::Reset)) {
+        faint = faint.add_modifier(Modifier::DIM);
+    }
     for at in area.intersection(buf.area).positions() {
         let cell = &mut buf[at];
         cell.modifier = Modifier::empty();

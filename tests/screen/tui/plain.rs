@@ -7,6 +7,7 @@ use mcpdeck::error::{Error, ErrorCode};
 use mcpdeck::host::{Decider, Settlement};
 use mcpdeck::protocol::{Direction, MessageKind, RequestKind};
 use mcpdeck::tui::message::CallToken;
+use ratatui::style::Modifier;
 use serde_json::json;
 
 use super::driver::Driver;
@@ -239,4 +240,18 @@ fn nothing_behind_a_dialog_has_a_ground_of_its_own() {
     press(&mut app, KeyCode::F(1), KeyModifiers::NONE);
     let screen = draw(&mut app, 100, 30);
     assert_eq!(grounds(&mut app).len(), 1, "{screen}");
+}
+
+#[test]
+fn what_lies_behind_a_dialog_is_dimmed_without_colours_too() {
+    let depth = mcpdeck::tui::theme::ColorDepth::None;
+    let mut app = app_with("typical", Setup { themes: mcpdeck::THEMES, depth, ..Setup::default() });
+    types(&mut app, "2");
+    draw(&mut app, 100, 30);
+    types(&mut app, ":");
+    let screen = draw(&mut app, 100, 30);
+    let area = Rect::new(0, 0, 100, 30);
+    let mut buffer = Buffer::empty(area);
+    app.render(area, &mut buffer);
+    assert!(buffer[(1, 0)].modifier.contains(Modifier::DIM), "{screen}");
 }
