@@ -34,14 +34,14 @@ use super::state::Gateway;
 
 /// Answers MCP over HTTP: in the form that its client accepts, message by message, each within its
 /// session.
-pub(crate) struct Endpoint {
+pub(crate) struct McpEndpoint {
     gateway: Arc<Gateway>,
     /// Ends streams of events.
     stop: CancellationToken,
     rmcp: StreamableHttpService<Face, ClientSessions>,
 }
 
-impl Endpoint {
+impl McpEndpoint {
     pub fn new(
         gateway: Arc<Gateway>,
         stop: CancellationToken,

@@ -64,7 +64,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use endpoint::Endpoint;
+use endpoint::McpEndpoint;
 use guard::MAX_BODY_BYTES;
 use host::Host;
 use state::Gateway;
@@ -110,7 +110,7 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         config,
     );
     // One handler, not layers: each of those clones and boxes all that is below it, for every request.
-    let endpoint = Endpoint::new(Arc::clone(gateway), stop.child_token(), service);
+    let endpoint = McpEndpoint::new(Arc::clone(gateway), stop.child_token(), service);
     let endpoint = Arc::new(endpoint);
     let answer = any(move |request: Request| {
         let endpoint = Arc::clone(&endpoint);
