@@ -264,9 +264,10 @@ async fn end_failed(
         let _ = tokio::time::timeout(EXIT_TIMEOUT, process.process.wait()).await;
     }
     let late = !failure.closed && request.deadline <= tokio::time::Instant::now();
+    // One whose input has ended may leave while it is watched: that is no exit of its own.
+    process.expect_exit();
     let work =
         if late { LateWork::watch(request, &process.process).await } else { LateWork::default() };
-    process.expect_exit();
     // A process that sent no message has nothing to finish, so a short grace period suffices.
     let mute = request.context.seen.with(|seen| seen.messages == 0);
     let mut plan = StopPlan::new(&request.config, &request.force);
