@@ -15,7 +15,6 @@ use crate::server::remedy::{FailureOutput, error_text, remedy};
 use crate::shared::HostShared;
 use crate::view::StartStep;
 use base::SafeText;
-use base::human::Dur;
 use config::error::{Error, ErrorCode};
 use protocol::{Capabilities, FetchedList, ListKind};
 
@@ -128,9 +127,9 @@ impl OpenAttempt {
         let methods = methods.map(|method| format!("`{method}`")).collect::<Vec<_>>().join(", ");
         let message = format!(
             "connected after {:.1} s, then no answer to {methods} in the {rest:.1} s that were \
-             left of the startup timeout of {}",
+             left of the startup timeout of {} s",
             connected.as_secs_f64(),
-            Dur(config.startup_timeout)
+            config.startup_timeout.as_secs_f64()
         );
         for (kind, step) in left {
             let cause = format!("no answer to `{}` in {rest:.1} s", kind.method());
