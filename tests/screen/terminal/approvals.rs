@@ -196,7 +196,7 @@ fn an_answer_is_kept_picked_again_and_given_by_a_rule() {
     stage.leave();
     stage.deck.keys("6");
     stage.deck.wait("by the rule for this");
-    stage.deck.wait("refused: enough by you");
+    stage.deck.wait("refused by you: enough");
     stage.deck.keys("5");
     stage.deck.wait("answered by a person");
     stage.deck.keys("q");
