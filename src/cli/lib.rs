@@ -30,6 +30,7 @@ mod load;
 mod load_test;
 mod login;
 mod look;
+mod memory;
 mod mistake;
 #[cfg(unix)]
 mod native_host;
@@ -60,6 +61,7 @@ use output::ExitStatus;
 /// Runs the program and returns its exit code. `themes` are those it brings with it, for the
 /// dashboard: names, and sources in TOML.
 pub fn main(themes: &'static [(&'static str, &'static str)]) -> std::process::ExitCode {
+    memory::reserve_little();
     // Shell completion requests are answered first, without any other setup.
     if let Some(exit) = complete::answer() {
         return exit.into();
