@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use super::fact::fact_ring;
 use crate::breaker::BreakerView;
 use crate::{Fact, HostView, Record, ServerState};
-use base::human::{Dur, count, phrase};
+use base::human::{Dur, count};
 use base::{Clock, LogLevel, LogRecord, LogSource, Ring, SafeText, ServerName, Timestamp};
 use config::ConfigChange;
 use protocol::{ListChanges, ListKind};
@@ -293,7 +293,7 @@ fn quiet(fact: &Fact) -> (LogLevel, String) {
         ),
         Fact::StepChanged { step, detail, .. } => {
             let detail = detail.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
-            (LogLevel::Debug, format!("{}{detail}", phrase(&format!("{step:?}"))))
+            (LogLevel::Debug, format!("{}{detail}", step.word()))
         }
         Fact::ServerAdded { target, .. } => (LogLevel::Debug, target.to_string()),
         Fact::ShutdownBegan => (LogLevel::Info, "the host is stopping".to_owned()),

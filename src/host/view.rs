@@ -119,6 +119,21 @@ pub enum StartStep {
 }
 
 impl StartStep {
+    /// Its name on a screen and in a log.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Resolve => "resolve",
+            Self::Spawn => "spawn",
+            Self::FirstByte => "first byte",
+            Self::Handshake => "handshake",
+            Self::Authorize => "authorise",
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+            Self::ResourceTemplates => "templates",
+        }
+    }
+
     /// The step that fetches this list.
     pub(crate) const fn listing(kind: ListKind) -> Self {
         match kind {

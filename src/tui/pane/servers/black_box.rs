@@ -1,7 +1,7 @@
 //! Diagnostics of a server: its last exit, recent output and messages, start steps, and its own
 //! information. One page with everything known.
 
-use super::card::{breaker_line, draw as draw_card, draw_graph_in, expires, step_sign, step_word};
+use super::card::{breaker_line, draw as draw_card, draw_graph_in, expires, step_sign};
 use crate::effect::{Effect, Order, ServerCommand};
 use crate::glyph::Glyphs;
 use crate::model::Model;
@@ -137,7 +137,7 @@ fn steps(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
         let detail = step.detail.as_ref().map_or_else(|| ink!(""), Ink::from);
         doc.line(vec![
             (ink!("  {} ", sign), role),
-            (ink!("{:<12}", step_word(step.step)), Role::Text),
+            (ink!("{:<12}", step.step.word()), Role::Text),
             (ink!("{:>8}  ", took), Role::Muted),
             (detail, Role::Muted),
         ]);

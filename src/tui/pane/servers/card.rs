@@ -10,8 +10,7 @@ use crate::widget::{Doc, width};
 use base::logs::LogSource;
 use config::Hold;
 use host::{
-    AccountView, BreakerView, BuildEnd, BuildView, DevView, ServerState, ServerView, StartStep,
-    StepStatus,
+    AccountView, BreakerView, BuildEnd, BuildView, DevView, ServerState, ServerView, StepStatus,
 };
 
 /// Draws the card.
@@ -250,7 +249,7 @@ pub fn steps(server: &ServerView, model: &Model, glyphs: &Glyphs) -> DocLine {
         let (sign, role) = step_sign(step.status, glyphs);
         let is_running = step.status == StepStatus::Running;
         let sign = if is_running { model.elapsed(step.began) } else { ink!("{}", sign) };
-        line.push((ink!("{} ", step_word(step.step)), Role::Muted));
+        line.push((ink!("{} ", step.step.word()), Role::Muted));
         line.push((ink!("{}  ", sign), role));
     }
     if server.state == ServerState::Starting
@@ -269,21 +268,6 @@ pub const fn step_sign(status: StepStatus, glyphs: &Glyphs) -> (&'static str, Ro
         StepStatus::Failed => (glyphs.down, Role::Error),
         StepStatus::Running => (glyphs.busy, Role::Busy),
         StepStatus::Skipped => (glyphs.off, Role::Faint),
-    }
-}
-
-/// The word of a step.
-pub const fn step_word(step: StartStep) -> &'static str {
-    match step {
-        StartStep::Resolve => "resolve",
-        StartStep::Spawn => "spawn",
-        StartStep::FirstByte => "first byte",
-        StartStep::Handshake => "handshake",
-        StartStep::Authorize => "authorise",
-        StartStep::Tools => "tools",
-        StartStep::Prompts => "prompts",
-        StartStep::Resources => "resources",
-        StartStep::ResourceTemplates => "templates",
     }
 }
 
@@ -312,7 +296,7 @@ fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     if let Some(failed) = server.steps.iter().find(|step| step.status == StepStatus::Failed)
         && let Some(detail) = failed.detail.as_ref().filter(|d| Some(*d) != server.reason.as_ref())
     {
-        doc.text(2, &ink!("{}: {}", step_word(failed.step), detail), Role::Error);
+        doc.text(2, &ink!("{}: {}", failed.step.word(), detail), Role::Error);
     }
     // If the reason ends with the last line, the lines before it are only the trace; the
     // diagnostics show them all.

@@ -5,7 +5,6 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use super::card::step_word;
 use crate::glyph::{Glyphs, reason_beside};
 use crate::model::Model;
 use crate::prelude::*;
@@ -286,7 +285,7 @@ fn bar(server: &ServerView, model: &Model, glyphs: &Glyphs, began: Timestamp) ->
     }
     upto(&mut line, BAR_COLUMNS, " ", Role::Text);
     if let Some(step) = server.steps.iter().find(|step| step.status == StepStatus::Running) {
-        line.push((ink!(" {}", step_word(step.step)), Role::Busy));
+        line.push((ink!(" {}", step.step.word()), Role::Busy));
         line.push((ink!(" {}", model.elapsed(step.began)), Role::Muted));
     } else if let Some(first) = server.steps.first()
         && server.state == ServerState::Ready
