@@ -80,21 +80,14 @@ pub struct RecordedOperation {
 }
 
 /// The first question to a server, which those of earlier protocol versions do not know.
-pub(super) const DISCOVER_METHOD: &str = "server/discover";
+const DISCOVER_METHOD: &str = "server/discover";
 
 impl RecordedOperation {
-    /// Whether something went wrong. A server of an earlier protocol version answers the first
-    /// question with an error, and the session goes on with `initialize`.
-    /// A subscription, which lasts until one side ends it, has no answer.
+    /// Whether something went wrong, as [`has_failed`](super::has_failed) says of a message.
     pub fn has_failed(&self) -> bool {
-        let is_ordinary = match self.outcome {
-            RecordedOutcome::Error => self.method.as_str() == DISCOVER_METHOD,
-            RecordedOutcome::Lost => {
-                self.lasts() || self.loss.as_deref() == Some(TrafficRecord::OVERTAKEN)
-            }
-            RecordedOutcome::Open | RecordedOutcome::Ok | RecordedOutcome::ToolError => false,
-        };
-        self.outcome.is_bad() && !is_ordinary
+        let loss = self.loss.as_deref();
+        self.outcome.is_bad()
+            && (self.outcome == RecordedOutcome::ToolError || !is_ordinary(&self.method, loss))
     }
 
     /// Whether it lasts as long as its server.
@@ -124,8 +117,19 @@ impl RecordedOperation {
     }
 }
 
+/// Whether it is no failure that a request with this method is answered by an error, or by nothing for
+/// the reason `loss`. A server of an earlier protocol version does not know the first question, and the
+/// session goes on with `initialize`; no answer to it is wanted once another was answered first. A
+/// subscription lasts until one side ends it.
+pub(super) fn is_ordinary(method: &str, loss: Option<&str>) -> bool {
+    match loss {
+        Some(reason) => is_lasting(method) || reason == TrafficRecord::OVERTAKEN,
+        None => method == DISCOVER_METHOD,
+    }
+}
+
 /// Whether a request with this method is answered only when what it asks for ends.
-pub(super) fn is_lasting(method: &str) -> bool {
+fn is_lasting(method: &str) -> bool {
     method.starts_with("subscriptions/")
 }
 

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::operations::{
-    DISCOVER_METHOD, RecordedOperation, RecordedOutcome, is_lasting, says_error,
-};
+use super::operations::{RecordedOperation, RecordedOutcome, is_ordinary, says_error};
 use super::{BlockReader, Header, RecordedOperations, Recording, RecordingLine, invalid};
 use base::{Batch, LogLevel, LogRecord, ServerName, Timestamp, Weighed};
 use config::error::ErrorCode;
@@ -393,23 +391,12 @@ fn head(line: &[u8]) -> io::Result<RecordingLine> {
     serde_json::from_slice(&short).or_else(|_| whole(line))
 }
 
-/// Whether a server of an earlier protocol version answers the first question, which it does not
-/// know: the session goes on with `initialize`, so nothing is wrong.
-fn refuses_discovery(record: &TrafficRecord) -> bool {
-    record.kind == MessageKind::Error
-        && record.method.as_ref().is_some_and(|method| method.as_str() == DISCOVER_METHOD)
-}
-
-/// Whether something went wrong with what is recorded as a message: it is an error, breaks the
-/// protocol, or is the result of a tool that failed. A subscription, which lasts until one side ends
-/// it, has no answer; nor is one wanted to the first question once another was answered.
+/// Whether something went wrong with what is recorded as a message: it is an error that is not
+/// ordinary, breaks the protocol, or is the result of a tool that failed.
 pub fn has_failed(record: &TrafficRecord) -> bool {
     let method = record.method.as_ref().map_or("", |method| method.as_str());
     match record.kind {
-        MessageKind::Error => match record.unanswered() {
-            Some(reason) => reason != TrafficRecord::OVERTAKEN && !is_lasting(method),
-            None => !refuses_discovery(record),
-        },
+        MessageKind::Error => !is_ordinary(method, record.unanswered()),
         MessageKind::Junk => true,
         MessageKind::Response => {
             let is_call = matches!(method, "" | "tools/call");
