@@ -122,8 +122,7 @@ async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response 
         return Outside::store_away().into_response();
     }
     let is_mcp = is_mcp(path);
-    let profile = path.strip_prefix("/mcp/p/");
-    if let Some(profile) = profile.map(|profile| profile.strip_suffix('/').unwrap_or(profile)) {
+    if let Some(profile) = path.strip_prefix("/mcp/p/") {
         let is_own = client.profiles.iter().any(|own| **own == *profile);
         if !is_own && !client.is_owner {
             let message = "the token belongs to another profile";

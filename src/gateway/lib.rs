@@ -81,8 +81,8 @@ pub use traces::Traces;
 /// Longest time that open streams and calls may take to finish after the first stop signal.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where MCP is served, for the profile of the token or another.
-const MCP_PATHS: [&str; 4] = ["/mcp", "/mcp/", "/mcp/p/{profile}", "/mcp/p/{profile}/"];
+/// Where MCP is served, for the profile of the token or another; [`paths::trim`] takes a last slash.
+const MCP_PATHS: [&str; 2] = ["/mcp", "/mcp/p/{profile}"];
 
 /// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 8_192;
