@@ -74,7 +74,7 @@ impl OpenAttempt {
                 if !offered {
                     return Ok(None);
                 }
-                self.list((opened, kind), unanswered).await.map(Some)
+                self.list(opened, kind, unanswered).await.map(Some)
             }
         });
         let mut capabilities = Capabilities::default();
@@ -91,7 +91,8 @@ impl OpenAttempt {
     /// the start fails.
     async fn list(
         &self,
-        (opened, kind): (&Opened, ListKind),
+        opened: &Opened,
+        kind: ListKind,
         unanswered: &Unanswered,
     ) -> Result<FetchedList, Error> {
         let steps = &self.request.steps;
