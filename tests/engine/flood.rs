@@ -1,7 +1,7 @@
 //! Servers that write to stderr or stdout as fast as they can: the others keep answering, memory is
 //! bounded, and dropped output is counted visibly.
 //!
-//! `benches/flood.rs` measures the latencies; these tests do not depend on time.
+//! `benches/figures/flood.rs` measures the latencies; these tests do not depend on time.
 
 use std::sync::Arc;
 

@@ -75,9 +75,14 @@ pub fn is_alive(pid: i32) -> bool {
     process_state(pid).is_some_and(|state| state != 'Z')
 }
 
+/// The program under test: that of this build, or the one that `MCPDECK_TEST_PROGRAM` names.
+pub fn program() -> String {
+    std::env::var("MCPDECK_TEST_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_mcpdeck").into())
+}
+
 /// An entry of `servers` that runs the program under test itself.
 pub fn own_server(name: &str, args: &[&str]) -> String {
-    let program = env!("CARGO_BIN_EXE_mcpdeck");
+    let program = program();
     format!("\"{name}\": {{\"command\": {program:?}, \"args\": {args:?}}}")
 }
 
@@ -220,22 +225,22 @@ impl Launch {
             deck.before = termios(&**deck.master.as_ref().unwrap());
             let words: Vec<_> =
                 self.args.iter().map(|arg| format!("'{}'", arg.to_str().unwrap())).collect();
-            deck.keys(&format!("'{}' {}\r", env!("CARGO_BIN_EXE_mcpdeck"), words.join(" ")));
+            deck.keys(&format!("'{}' {}\r", program(), words.join(" ")));
         }
         deck
     }
 
     fn command(&self) -> CommandBuilder {
-        let program = env!("CARGO_BIN_EXE_mcpdeck");
+        let program = program();
         let mut command = match self.through {
-            Through::Nothing => CommandBuilder::new(program),
+            Through::Nothing => CommandBuilder::new(&program),
             Through::Shell | Through::Nohup => CommandBuilder::new("sh"),
         };
         match self.through {
             Through::Nothing => command.args(&self.args),
             Through::Shell => command.arg("-im"),
             Through::Nohup => {
-                command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", program]);
+                command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", &program]);
                 command.args(&self.args);
             }
         }

@@ -1,8 +1,5 @@
 //! The cost of one policy decision: 1,000 rules, 5,000 tools with their pins, 20 grants, a caller
-//! other than the user. `cargo bench --bench decide`; the goal is under 2 µs.
-
-#![expect(clippy::print_stdout, reason = "a benchmark prints")]
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
+//! other than the user. `cargo bench --bench figures -- decide`; the goal is under 2 µs.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -16,16 +13,14 @@ use mcpdeck::host::{
 };
 use serde_json::json;
 
-#[path = "report/figure.rs"]
-mod report;
-
-use report::{Figure, Goal};
+use crate::report::{Figure, Goal};
 
 const SERVERS: usize = 50;
 const TOOLS: usize = 100;
 const ROUNDS: usize = 20;
 
-fn main() {
+/// Measures decisions.
+pub fn measure(_words: &[String]) {
     let now = Timestamp(1);
     let rules: Vec<_> = (0..1_000)
         .map(|n| match n % 5 {

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 /// Environment variable that makes this program the server: size of the flood in bytes.
-const SERVER: &str = "MCPDECK_BENCH_WEB";
+pub const SERVER: &str = "MCPDECK_BENCH_WEB";
 
 /// Tool that floods with notifications before its answer.
 pub const EVENTS: &str = "web.events";
@@ -34,22 +34,14 @@ pub fn start(bytes: u64) -> io::Result<Web> {
     Ok(Web(child, url.trim().to_owned()))
 }
 
-/// Serves if this process is the server; otherwise returns false.
-pub fn serve() -> bool {
-    let Some(bytes) = std::env::var(SERVER).ok().and_then(|bytes| bytes.parse().ok()) else {
-        return false;
-    };
-    let served = TcpListener::bind("127.0.0.1:0").and_then(|listener| {
-        let mut out = io::stdout().lock();
-        writeln!(out, "http://{}/mcp", listener.local_addr()?)?;
-        out.flush()?;
-        for stream in listener.incoming() {
-            let stream = stream?;
-            std::thread::spawn(move || while answer(&stream, bytes).is_ok() {});
-        }
-        Ok(())
-    });
-    served.is_ok()
+/// Serves until it is terminated; prints its address first.
+pub fn serve() {
+    let bytes = std::env::var(SERVER).unwrap().parse().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!("http://{}/mcp", listener.local_addr().unwrap());
+    for stream in listener.incoming().flatten() {
+        std::thread::spawn(move || while answer(&stream, bytes).is_ok() {});
+    }
 }
 
 /// Handles one request; returns an error at the end of the connection.

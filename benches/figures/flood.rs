@@ -1,10 +1,9 @@
 //! The effect of output floods on other servers: calls two quiet servers while others write as fast
 //! as they can, over pipes and over HTTP, and prints the latencies side by side.
 //!
-//! `cargo bench --bench flood` (optionally `-- BYTES`, by default 1 GB from each flood). The host
-//! runs on one thread, as in the dashboard and in `check`; `-- threads` uses a thread pool;
-//! `-- http` skips the pipes.
-#![expect(clippy::print_stdout, reason = "the table is what it is for")]
+//! `cargo bench --bench figures -- flood [BYTES]`, by default 1 GB from each flood. The
+//! host runs on one thread, as in the dashboard and in `check`; the word `threads` uses a thread pool;
+//! `http` skips the pipes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +18,7 @@ use mcpdeck::{Host, Startup};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-#[path = "flood/web.rs"]
-mod web;
+pub mod web;
 
 /// Minimum duration of a phase, which otherwise ends with its floods.
 const SHORTEST: Duration = Duration::from_secs(5);
@@ -38,12 +36,7 @@ fn server(name: &str, before: &str, script: &Path) -> ServerConfig {
     let command = format!("{before} exec \"$0\" mock \"$1\"");
     let stdio = StdioConfig {
         command: "/bin/sh".into(),
-        args: vec![
-            "-c".into(),
-            command,
-            env!("CARGO_BIN_EXE_mcpdeck").into(),
-            script.display().to_string(),
-        ],
+        args: vec!["-c".into(), command, crate::pty::program(), script.display().to_string()],
         env: indexmap::IndexMap::new(),
         cwd: None,
         inherit_env: false,
@@ -190,11 +183,9 @@ fn memory(field: &str) -> u64 {
     line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
-fn main() {
-    if web::serve() {
-        return;
-    }
-    let bytes = std::env::args().skip(1).find_map(|arg| arg.parse::<u64>().ok());
+/// Measures floods of the kinds and the size that the words say.
+pub fn measure(words: &[String]) {
+    let bytes = words.iter().find_map(|word| word.parse::<u64>().ok());
     let bytes = bytes.unwrap_or(1_000_000_000);
     let dir = tempfile::tempdir().expect("a folder");
     let script = dir.path().join("quiet.json");
@@ -202,7 +193,7 @@ fn main() {
     let lines =
         |to: &str| format!("yes 'a line of forty bytes, as logs have them' | head -c {bytes} {to}");
     let blob = |to: &str| format!("head -c {bytes} /dev/zero {to}");
-    let mut builder = if std::env::args().any(|arg| arg == "threads") {
+    let mut builder = if words.iter().any(|word| word == "threads") {
         tokio::runtime::Builder::new_multi_thread()
     } else {
         tokio::runtime::Builder::new_current_thread()
@@ -212,7 +203,7 @@ fn main() {
     let http = |tool| Flood::Web(tool, web.1.clone());
     let pipes = || [lines(">&2"), blob(">&2"), lines(""), blob("")].map(Flood::Pipe);
     let mut phases = vec![("quiet", vec![])];
-    if !std::env::args().any(|arg| arg == "http") {
+    if !words.iter().any(|word| word == "http") {
         let names =
             ["stderr, lines", "stderr, no line end", "stdout, lines", "stdout, no line end"];
         phases.extend(names.into_iter().zip(pipes().map(|flood| vec![flood])));

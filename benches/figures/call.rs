@@ -5,40 +5,28 @@
 //! (the servers share what processors are left, and may be what limits the first), and the host's
 //! memory with ten idle servers.
 //!
-//! `cargo bench --bench call`; the goals stand beside the figures. The ways alternate in short
+//! `cargo bench --bench figures -- call`; the goals stand beside the figures. The ways alternate in short
 //! blocks; the result is the median of the ratios of the blocks, printed with their middle half.
-//! Every way runs on the same processors (see `place`). `-- host` or `-- rmcp`, with `small`, `big` or `many`,
-//! repeats one way for a while, for a profiler; with a number, that many times.
-
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
+//! Every way runs on the same processors (see `place`). The word `host` or `rmcp`, with `small`, `big` or
+//! `many`, repeats one way for a while, for a profiler; with a number, that many times.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use place::Place;
-use report::{Figure, Goal, at};
-use ways::{BIG, Deck, Raw, Rmcp};
-
-#[path = "call/place.rs"]
-mod place;
-#[path = "report/figure.rs"]
-mod report;
-#[path = "call/ways.rs"]
-mod ways;
+use crate::place::Place;
+use crate::report::{Figure, Goal, at};
+use crate::ways::{BIG, Deck, Raw, Rmcp};
 
 /// Number of servers for concurrent calls.
 const SERVERS: usize = 10;
 
-fn main() {
-    if std::env::var_os(ways::SERVER).is_some() {
-        return ways::echo_server();
-    }
+/// Measures, or repeats one way, as the words say.
+pub fn measure(words: &[String]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let alone = std::env::args().find(|arg| arg == "host" || arg == "rmcp");
+    let alone = words.iter().find(|word| *word == "host" || *word == "rmcp");
     match alone {
-        Some(way) => runtime.block_on(alone_for_a_while(&way)),
+        Some(way) => runtime.block_on(alone_for_a_while(way, words)),
         None => runtime.block_on(bench()),
     }
 }
@@ -179,13 +167,13 @@ async fn many<F: Future<Output = usize>>(at_once: usize, calls: usize, call: imp
 }
 
 /// Repeats one way, for a profiler.
-async fn alone_for_a_while(way: &str) {
-    let said = |word: &str| std::env::args().any(|arg| arg == word);
+async fn alone_for_a_while(way: &str, words: &[String]) {
+    let said = |wanted: &str| words.iter().any(|word| word == wanted);
     let place = if said("shared") { Place::Shared } else { Place::Apart };
     Place::take_as_caller();
     let big = said("big");
     let (arguments, length) = (arguments(big), if big { BIG } else { 5 });
-    let number = std::env::args().find_map(|arg| arg.parse().ok());
+    let number = words.iter().find_map(|word| word.parse().ok());
     let calls = number.unwrap_or(if big { 4_000 } else { 200_000 });
     let began = Instant::now();
     let took = match (way, said("many")) {

@@ -9,18 +9,8 @@
 //! - the dashboard while a model writes 500 tokens per second: latency from a key press to the
 //!   screen; the goal is a p99 below 50 ms.
 //!
-//! `cargo bench --bench chat`; `-- token`, `-- sessions` and `-- screen` select one of them, and
-//! `-- quick` shortens each.
-
-#![expect(clippy::print_stdout, reason = "a benchmark prints")]
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
-
-#[cfg(unix)]
-#[path = "../tests/support/pty.rs"]
-mod pty;
-
-#[path = "report/figure.rs"]
-mod report;
+//! `cargo bench --bench figures -- chat`; the words `token`, `sessions` and `screen`
+//! select one of them, and `quick` shortens each.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -33,7 +23,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
-use report::{Figure, Goal, at};
+use crate::report::{Figure, Goal, at};
 
 /// Numbers of sessions for the memory measurement.
 const SESSIONS: [usize; 2] = [100, 1_000];
@@ -44,15 +34,13 @@ const TOOLS: usize = 60;
 /// Number of its runs.
 const RUNS: usize = 5;
 /// Time between two tokens on the screen.
-#[cfg(unix)]
 const PACE: Duration = Duration::from_millis(2);
 /// Number of key presses measured.
-#[cfg(unix)]
 const KEYS: usize = 300;
 
-fn main() {
+/// Measures what the words name, or all.
+pub fn measure(words: &[String]) {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let words: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let quick = words.iter().any(|word| word == "quick");
     let wanted: Vec<_> = words.iter().filter(|word| *word != "quick").collect();
     let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|word| *word == name);
@@ -73,7 +61,6 @@ fn main() {
             runtime.block_on(sessions(count / less, if quick { 1 } else { 2 }));
         }
     }
-    #[cfg(unix)]
     if wants("screen") {
         screen::measure(KEYS / less);
     }
@@ -206,10 +193,10 @@ impl Service {
         let file = folder.path().join("mcp.json");
         let script = json!({"tools": (0..tools).map(tool).collect::<Vec<_>>()}).to_string();
         let server = json!({
-            "command": env!("CARGO_BIN_EXE_mcpdeck"), "args": ["mock", "--script", script],
+            "command": crate::pty::program(), "args": ["mock", "--script", script],
         });
         std::fs::write(&file, json!({"servers": {"idle": server}}).to_string()).unwrap();
-        let mut program = Command::new(env!("CARGO_BIN_EXE_mcpdeck"))
+        let mut program = Command::new(crate::pty::program())
             .args(["serve", "--listen", "127.0.0.1:0", "--chat", "--provider", route.provider()])
             .args(["--base-url", &address, "--config"])
             .arg(&file)
@@ -395,7 +382,6 @@ async fn sessions(count: usize, beats: u64) {
     Figure { what: &what, against: "", unit: "kB", goal: Goal::AtMost(12.0) }.state(&mut [then]);
 }
 
-#[cfg(unix)]
 mod screen {
     use super::{Duration, Instant, PACE, at, json, model, ms};
     use crate::pty::{Launch, PATIENCE, Size, own_server};

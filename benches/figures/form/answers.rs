@@ -15,7 +15,7 @@ use mcpdeck::{Host, Startup};
 use ratatui::buffer::Buffer;
 use serde_json::json;
 
-use crate::bench::{AREA, median};
+use super::{AREA, median};
 
 /// The measurements: argument, description, and goal for the first screen in ms.
 const KINDS: [(&str, &str, u64); 5] = [
@@ -88,7 +88,7 @@ pub fn serve(kind: &str, mark: &str) {
 pub fn all() {
     for (kind, name, goal) in KINDS {
         let program = std::env::current_exe().unwrap();
-        let output = Command::new(program).args(["measure", kind]).output().unwrap();
+        let output = Command::new(program).args(["form", "measure", kind]).output().unwrap();
         let figures = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut figures = figures.split_whitespace().map(|word| word.parse::<f64>().unwrap());
         let mut next = || figures.next().unwrap_or(f64::NAN);
@@ -152,7 +152,7 @@ pub fn measure(kind: &str) {
 async fn start(kind: &str, mark: &str) -> Host {
     let stdio = StdioConfig {
         command: std::env::current_exe().unwrap().to_string_lossy().into_owned(),
-        args: ["serve", kind, mark].map(str::to_owned).into(),
+        args: ["form", "serve", kind, mark].map(str::to_owned).into(),
         env: IndexMap::new(),
         cwd: None,
         inherit_env: false,

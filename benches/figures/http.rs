@@ -2,11 +2,8 @@
 //! over the same kind of client, (c) `Host::call_tool` with all features; all in one run on a
 //! current-thread runtime, over keep-alive connections, against one server in its own process.
 //!
-//! `cargo bench --bench http`; the goal is c/b at most 1.1 at p50. The ways alternate in short
+//! `cargo bench --bench figures -- http`; the goal is c/b at most 1.1 at p50. The ways alternate in short
 //! blocks; the result is the median of the ratios of the blocks.
-
-#![expect(clippy::print_stdout, reason = "a benchmark prints")]
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,22 +18,17 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 
-#[path = "report/figure.rs"]
-mod report;
-
-use report::{Figure, Goal, at};
+use crate::report::{Figure, Goal, at};
 
 /// Environment variable that makes this program the server.
-const SERVER: &str = "MCPDECK_BENCH_HTTP_SERVER";
+pub const SERVER: &str = "MCPDECK_BENCH_HTTP_SERVER";
 /// Number of blocks per way.
 const BLOCKS: usize = 100;
 /// Number of calls per block.
 const CALLS: usize = 50;
 
-fn main() {
-    if std::env::var_os(SERVER).is_some() {
-        return serve();
-    }
+/// Measures the three ways.
+pub fn measure(_words: &[String]) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (child, url) = start();
@@ -138,7 +130,7 @@ fn text(result: &Value) -> usize {
 }
 
 /// Answers requests as fast as possible, without a parser; one thread per connection.
-fn serve() {
+pub fn serve() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     println!("{}", listener.local_addr().unwrap().port());
     for stream in listener.incoming() {

@@ -4,13 +4,10 @@
 //! p99 over all calls, then the quartiles of the p99 of the windows and their ratios; the goal is
 //! within 1.1.
 //!
-//! `cargo bench --bench record`; `-- open [MEGABYTES]` writes a recording of that size (default
+//! `cargo bench --bench figures -- record`; `open [MEGABYTES]` writes a recording of that size (default
 //! 1,000) and prints the time to the first screen, to read all of it and to seek to a moment, and
-//! the memory afterwards; `-- waterfall` prints the time of a waterfall frame over 1,000 and
+//! the memory afterwards; `waterfall` prints the time of a waterfall frame over 1,000 and
 //! 100,000 operations, with and without a new one.
-
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints")]
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -28,18 +25,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde_json::json;
 
-use place::Place;
-use report::{Figure, Goal, at};
-use ways::Deck;
-
-#[allow(dead_code, reason = "the other places are not measured here")]
-#[path = "call/place.rs"]
-mod place;
-#[path = "report/figure.rs"]
-mod report;
-#[allow(dead_code, reason = "the other ways to call are not measured here")]
-#[path = "call/ways.rs"]
-mod ways;
+use crate::place::Place;
+use crate::report::{Figure, Goal, at};
+use crate::ways::Deck;
 
 const TICK: Duration = Duration::from_millis(1);
 const PER_TICK: usize = 10;
@@ -48,14 +36,12 @@ const TURNS: usize = 40;
 /// Number of calls in a 50 ms window.
 const WINDOW: usize = 50 * PER_TICK;
 
-fn main() {
-    if std::env::var_os(ways::SERVER).is_some() {
-        return ways::echo_server();
+/// Measures recording, or what the words say.
+pub fn measure(words: &[String]) {
+    if words.iter().any(|word| word == "open") {
+        return open(words);
     }
-    if std::env::args().any(|arg| arg == "open") {
-        return open();
-    }
-    if std::env::args().any(|arg| arg == "waterfall") {
+    if words.iter().any(|word| word == "waterfall") {
         return waterfall();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -114,8 +100,8 @@ async fn record() {
     host.0.shutdown().await;
 }
 
-fn open() {
-    let megabytes = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(1_000_u64);
+fn open(words: &[String]) {
+    let megabytes = words.iter().find_map(|word| word.parse().ok()).unwrap_or(1_000_u64);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.jsonl");
     let mut file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());

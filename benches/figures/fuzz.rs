@@ -3,10 +3,7 @@
 //! when the one before it is answered, and (b) by `mcpdeck test --fuzz`. Prints the calls per second of
 //! each round, and the median of the ratios b/a with their middle half.
 //!
-//! `cargo bench --bench fuzz -- [ROUNDS]` (default 9); the goal is a ratio of at least 0.9.
-
-#![expect(clippy::print_stdout, reason = "a benchmark prints")]
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
+//! `cargo bench --bench figures -- fuzz [ROUNDS]` (default 9); the goal is a ratio of at least 0.9.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -23,18 +20,16 @@ use mcpdeck::check::run::CheckSignals;
 use mcpdeck::config::{McpConfig, ServerConfig, StdioConfig, TransportConfig};
 use serde_json::{Value, json};
 
-#[path = "report/figure.rs"]
-mod report;
-
-use report::{Figure, Goal};
+use crate::report::{Figure, Goal};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/bench/faulty.py");
 const DEFAULT_ROUNDS: usize = 9;
 /// How often the bare loop makes all calls: about as many as the fuzzer makes.
 const BARE_ROUNDS: usize = 8;
 
-fn main() {
-    let rounds = std::env::args().find_map(|arg| arg.parse().ok()).unwrap_or(DEFAULT_ROUNDS);
+/// Measures as many rounds as the words say.
+pub fn measure(words: &[String]) {
+    let rounds = words.iter().find_map(|word| word.parse().ok()).unwrap_or(DEFAULT_ROUNDS);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut ratios = Vec::new();
     for round in 0..=rounds {

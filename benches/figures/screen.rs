@@ -1,12 +1,12 @@
-//! The measurements in a pseudo-terminal.
-
-#[path = "../../tests/support/pty.rs"]
-mod pty;
+//! Responsiveness of the dashboard, measured in a pseudo-terminal: the first frame against the time of
+//! a bare exec, ten idle seconds, key presses during floods and in a list of 5,000 tools, and memory.
+//!
+//! `cargo bench --bench figures -- screen [first] [idle] [flood] [tools] [memory]`.
 
 use std::time::{Duration, Instant};
 
+use crate::pty::{Deck, Launch, PATIENCE, Size, own_server};
 use crate::report::{Figure, Goal};
-use pty::{Deck, Launch, PATIENCE, Size, own_server};
 
 /// Number of starts for the first frame.
 const STARTS: usize = 41;
@@ -17,11 +17,9 @@ const IDLE: Duration = Duration::from_secs(10);
 /// End of a frame: each frame is one synchronized update.
 const FRAME_END: &[u8] = b"\x1b[?2026l";
 
-/// Runs the measurements named by the arguments, or all.
-pub fn measure() {
-    let wanted: Vec<String> =
-        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|w| w == name);
+/// Runs the measurements named by the words, or all.
+pub fn measure(words: &[String]) {
+    let wants = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
     if wants("first") {
         first_frame();
     }
@@ -70,7 +68,7 @@ fn first_frame() {
     let mut demo = Times(Vec::new());
     for _ in 0..STARTS {
         nothing.0.push(exit_of("/bin/true", &[]));
-        version.0.push(exit_of(env!("CARGO_BIN_EXE_mcpdeck"), &["--version"]));
+        version.0.push(exit_of(&crate::pty::program(), &["--version"]));
         for (times, launch) in [
             (&mut project, Launch::file(Size::WIDE, &file)),
             (&mut demo, Launch::new(Size::WIDE, &["--demo", "--quiet"])),

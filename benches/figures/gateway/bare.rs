@@ -26,6 +26,7 @@ struct Pipe {
 }
 
 /// Serves until it is terminated; prints its address first.
+#[tokio::main]
 pub async fn serve() {
     let (_child, stdin, stdout) = spawn(Place::Spread);
     let pipe = Arc::new(Mutex::new(Pipe { stdin, stdout: BufReader::new(stdout) }));
