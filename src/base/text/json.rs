@@ -518,16 +518,22 @@ fn tokens(text: &str) -> impl Iterator<Item = Match<'_>> {
 }
 
 /// Whether every number of a JSON text is an integer of at most 15 digits without a leading zero,
-/// which parsing keeps as it is written. Most texts are so, and it is seen without their tokens; a
-/// string that holds something else counts as a number.
+/// which parsing keeps as it is written. Most texts are so, and it is seen without their tokens; what
+/// looks like another number within a string counts as one, unless the string begins with it.
 fn has_short_integers_only(text: &str) -> bool {
     const MAX_INTEGER_DIGITS: usize = 15;
     let text = text.as_bytes();
     let mut at = 0;
     while let Some(digit) = text[at..].iter().position(u8::is_ascii_digit) {
         let begin = at + digit;
-        let digits = text[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         let before = begin.checked_sub(1).map(|before| text[before]);
+        // Behind a quotation mark is no number but a string, such as the version of JSON-RPC.
+        if before == Some(b'"') {
+            let is_of_number = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E');
+            at = begin + text[begin..].iter().take_while(is_of_number).count();
+            continue;
+        }
+        let digits = text[begin..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         let is_integer =
             before != Some(b'.') && !matches!(text.get(begin + digits), Some(b'.' | b'e' | b'E'));
         let has_leading_zero = text[begin] == b'0' && (digits > 1 || before == Some(b'-'));
@@ -568,6 +574,9 @@ mod tests {
             "{\"a\":999999999999999}",
             "[0, 10, -20]",
             "\"no number\"",
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"at\":[\"1e400\",\"12.5 s\"]}",
+            "{\"jsonrpc\":\"2.0\",\"id\":1.0}",
+            "\"no 1.5\"",
             "[1000000000000000]",
             "1e3",
             "1E400",
@@ -589,7 +598,7 @@ mod tests {
         }
         let plain: Vec<_> =
             texts.into_iter().filter(|text| has_short_integers_only(text)).collect();
-        assert_eq!(plain, texts[..6]);
+        assert_eq!(plain, texts[..7]);
     }
 
     #[test]
