@@ -59,20 +59,21 @@ impl AnswerForm {
 /// What `Accept` permits (RFC 9110, section 12.5.1); `None` for neither form.
 fn accepted(headers: &HeaderMap) -> Option<AnswerForm> {
     let given = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let ranges: Vec<(String, f32)> =
+    let ranges: Vec<(&str, f32)> =
         given.flat_map(|list| list.split(',')).filter_map(range).collect();
     if ranges.is_empty() {
         return Some(AnswerForm::Either);
     }
+    let is = |range: &str, wanted: &str| range.eq_ignore_ascii_case(wanted);
     // The most specific range decides.
     let takes = |kind: &str, any: &str| {
-        let of = |wanted: &str| ranges.iter().find(|(range, _)| range == wanted);
+        let of = |wanted: &str| ranges.iter().find(|(range, _)| is(range, wanted));
         of(kind).or_else(|| of(any)).or_else(|| of("*/*")).is_some_and(|(_, q)| *q > 0.0)
     };
     match (takes("application/json", "application/*"), takes("text/event-stream", "text/*")) {
         (true, true) => Some(AnswerForm::Either),
         // A wildcard of one family is what clients send that accept whatever comes.
-        (true, false) if ranges.iter().any(|(range, q)| range == "application/*" && *q > 0.0) => {
+        (true, false) if ranges.iter().any(|(range, q)| is(range, "application/*") && *q > 0.0) => {
             Some(AnswerForm::Either)
         }
         (true, false) => Some(AnswerForm::Json),
@@ -81,10 +82,10 @@ fn accepted(headers: &HeaderMap) -> Option<AnswerForm> {
     }
 }
 
-/// A media range in lower case, and its weight.
-fn range(text: &str) -> Option<(String, f32)> {
+/// A media range and its weight.
+fn range(text: &str) -> Option<(&str, f32)> {
     let mut parts = text.split(';').map(str::trim);
-    let range = parts.next().filter(|range| !range.is_empty())?.to_ascii_lowercase();
+    let range = parts.next().filter(|range| !range.is_empty())?;
     let weight = parts.find_map(|part| part.strip_prefix("q=")).and_then(|q| q.parse().ok());
     Some((range, weight.unwrap_or(1.0)))
 }

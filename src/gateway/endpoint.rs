@@ -15,11 +15,13 @@ use axum::response::{IntoResponse as _, Response};
 use futures::{Stream, StreamExt as _};
 use protocol::RpcCode;
 use rmcp::model::{
-    CallToolRequest, ClientJsonRpcMessage, ClientRequest, GetExtensions as _, GetMeta as _,
-    JsonRpcRequest, ProtocolVersion, RequestId,
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage,
+    ClientRequest, GetExtensions as _, GetMeta as _, JsonRpcRequest, JsonRpcVersion2_0,
+    ProtocolVersion, RequestId,
 };
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +33,7 @@ use super::misfit::{flaw, misfit};
 use super::raw::{SentNumbers, Whole, splice, to_text};
 use super::sessions::{ClientSessions, is_answer};
 use super::state::Gateway;
+use super::tokens::Client;
 
 /// Answers MCP over HTTP: in the form that its client accepts, message by message, each within its
 /// session.
@@ -91,8 +94,8 @@ impl McpEndpoint {
             Err(why) => return (StatusCode::PAYLOAD_TOO_LARGE, why).into_response(),
         }
         let sessions = &self.gateway.sessions;
-        let session = is_plain(&parts).then(|| parts.headers.get("mcp-session-id")).flatten();
-        let session = session.and_then(|session| session.to_str().ok()).map(SessionId::from);
+        let client = parts.extensions.get::<Client>().filter(|_| is_plain(&parts));
+        let session: Option<SessionId> = client.and_then(|client| client.session.clone());
         let session = session.filter(|session| sessions.answers(session));
         let message = session.as_ref().and_then(|_| request_of(&body));
         let (Some(session), Some(mut message)) = (session, message) else {
@@ -113,7 +116,8 @@ impl McpEndpoint {
             && is_answer(answer)
         {
             let body = to_text(&answer.message).unwrap_or_default();
-            return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
+            let json = HeaderValue::from_static("application/json");
+            return ([(header::CONTENT_TYPE, json)], body).into_response();
         }
         let stop = self.stop.clone().cancelled_owned();
         stream(futures::stream::iter(first).chain(later).take_until(stop))
@@ -191,14 +195,34 @@ fn is(headers: &HeaderMap, name: header::HeaderName, types: &[&str]) -> bool {
     types.iter().all(|kind| value.split(',').any(|given| given.trim() == *kind))
 }
 
+/// A `tools/call` with its members side by side. rmcp's type nests them, so that serde copies the
+/// message twice before it reads it.
+#[derive(Deserialize)]
+struct CallMessage {
+    jsonrpc: JsonRpcVersion2_0,
+    id: RequestId,
+    method: CallToolRequestMethod,
+    params: CallToolRequestParams,
+}
+
+impl From<CallMessage> for JsonRpcRequest<ClientRequest> {
+    fn from(CallMessage { jsonrpc, id, method, mut params }: CallMessage) -> Self {
+        let meta = params.meta.take();
+        let mut request = CallToolRequest::new(params);
+        request.method = method;
+        if let Some(meta) = meta {
+            request.extensions.insert(meta);
+        }
+        Self { jsonrpc, id, request: ClientRequest::CallToolRequest(request) }
+    }
+}
+
 /// Parses a request within a session; `None` for handshakes and for requests with a newer protocol
 /// version.
 fn request_of(body: &[u8]) -> Option<JsonRpcRequest<ClientRequest>> {
     // Calls first: a body is tried as each kind of request, one after the other.
-    let message = match serde_json::from_slice::<JsonRpcRequest<CallToolRequest>>(body) {
-        Ok(JsonRpcRequest { jsonrpc, id, request }) => {
-            JsonRpcRequest { jsonrpc, id, request: ClientRequest::CallToolRequest(request) }
-        }
+    let message: JsonRpcRequest<ClientRequest> = match serde_json::from_slice::<CallMessage>(body) {
+        Ok(call) => call.into(),
         Err(_) => serde_json::from_slice(body).ok()?,
     };
     let request = &message.request;
@@ -221,3 +245,39 @@ fn stream(events: impl Stream<Item = ServerSseMessage> + Send + 'static) -> Resp
 
 /// Disables response buffering in nginx.
 const BUFFERED: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_read_as_rmcp_reads_it() {
+        for (body, is_read) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}"#, true),
+            (
+                r#"{"method":"tools/call","params":{"arguments":{"n":[1,2.5,null],"t":{"a":"é"}},
+                "_meta":{"progressToken":7,"x/y":{"z":1}},"name":"a","task":{}},"id":"i","jsonrpc":"2.0"}"#,
+                true,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":null,
+                "arguments":null,"requestState":"s","inputResponses":{"k":{}}},"more":1}"#,
+                true,
+            ),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":1}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"a"}}"#, false),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"tools/call","params":{"name":"a"}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"a"}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#, false),
+        ] {
+            let ours: Option<CallMessage> = serde_json::from_str(body).ok();
+            let ours: Option<JsonRpcRequest<ClientRequest>> = ours.map(Into::into);
+            let theirs: Option<JsonRpcRequest<CallToolRequest>> = serde_json::from_str(body).ok();
+            assert_eq!(json!(ours), json!(theirs), "{body}");
+            assert_eq!(ours.is_some(), is_read, "{body}");
+            let meta = ours.map(|it| it.request.get_meta().clone());
+            let theirs = theirs.map(|it| ClientRequest::CallToolRequest(it.request));
+            assert_eq!(meta, theirs.map(|it| it.get_meta().clone()), "{body}");
+        }
+    }
+}
