@@ -1,6 +1,7 @@
 //! The aggregated MCP server: one per client session (or per request, from 2026-07-28 on); all of
 //! them share the upstream sessions.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -54,7 +55,7 @@ use base::text::json::{WrittenNumbers, WrittenValue};
 use config::error::Error;
 use host::{
     AccessScope, CallOptions, CallOutcome, OWN_APP_URIS, OWN_URIS, PolicyAction, RunId, ServerView,
-    TargetKind, fit_template, own_uri, parse_traceparent,
+    TargetKind, canonical_name, fit_template, own_uri, parse_traceparent,
 };
 use protocol::{
     APP_URIS, APPS_EXTENSION, Answer, CLIENT_NAME, CallerMeta, HOPS_KEY, Progress, RequestKind,
@@ -193,7 +194,7 @@ impl Face {
         let client = self.client(&context.extensions)?;
         let info = client_info(context);
         // Decks do not wait, to avoid a deadlock between two; `list_changed` notifies them later.
-        if !info.as_ref().is_some_and(is_deck) {
+        if !info.as_deref().is_some_and(is_deck) {
             self.gateway.started().await;
         }
         if let (Some(info), Some(version)) = (info, protocol_version(context)) {
@@ -263,7 +264,7 @@ impl Face {
         });
         let own = own_tools(&shown).into_iter().map(WrittenValue::from);
         let entries = own.chain(entries);
-        let entries: WrittenValue = if client_info(context).as_ref().is_some_and(is_deck) {
+        let entries: WrittenValue = if client_info(context).as_deref().is_some_and(is_deck) {
             // Limits hops: entries of decks that list each other would otherwise multiply.
             let near = entries.filter_map(|mut raw| {
                 let hops = raw["_meta"][HOPS_KEY].as_u64().unwrap_or(0);
@@ -322,7 +323,8 @@ impl Face {
             // A client that reads notifications slowly must not stall the call.
             call.detach();
         }
-        let mut forwarded = FuturesUnordered::new();
+        // Made with the first question: most calls ask nothing.
+        let mut forwarded: Option<FuturesUnordered<_>> = None;
         let long = tokio::time::sleep(SYNC_WINDOW);
         tokio::pin!(long);
         let mut may_become_task = is_tool && declares_tasks(context);
@@ -347,7 +349,8 @@ impl Face {
                 }
                 Some(ask) = call.line.asks.recv() => {
                     if !is_modern(context) {
-                        forwarded.extend(answerable(context, ask).map(|ask| forward(context, ask)));
+                        let ask = answerable(context, ask).map(|ask| forward(context, ask));
+                        forwarded.get_or_insert_default().extend(ask);
                         continue;
                     }
                     call.detach();
@@ -370,7 +373,7 @@ impl Face {
                         return self.park(context, call);
                     }
                 }
-                Some(()) = forwarded.next(), if !forwarded.is_empty() => {}
+                Some(()) = async { forwarded.as_mut()?.next().await } => {}
                 () = &mut long, if may_become_task => {
                     call.detach();
                     let capabilities = client_capabilities(context).unwrap_or_default();
@@ -639,8 +642,7 @@ impl Gateway {
         let performed = Box::pin(async {
             let (host, clock) = (&self.host, self.host.clock());
             let traces = &self.options.traces;
-            let caller = principal.origin.to_string();
-            let whose = (operation.server.as_ref().map(ServerName::as_str), caller.as_str());
+            let whose = (operation.server.as_ref().map(ServerName::as_str), &principal.origin);
             let parent = options.trace.as_deref();
             let span = traces.begin(operation.traced(), whose, parent, clock.now());
             let trace = span.as_ref().map(TraceSpan::context).or_else(|| options.trace.clone());
@@ -678,7 +680,7 @@ impl McpOperation {
 
     fn label(&self) -> String {
         let server = self.server.as_ref().filter(|_| self.kind != TargetKind::Resource);
-        server.map_or(self.name.to_string(), |server| format!("{server}.{}", self.name))
+        server.map_or_else(|| self.name.to_string(), |server| canonical_name(server, &self.name))
     }
 }
 
@@ -698,8 +700,9 @@ fn introduced(context: &RequestContext<RoleServer>) -> Option<&InitializeRequest
     session_of(context)?.client()
 }
 
-fn client_info(context: &RequestContext<RoleServer>) -> Option<Implementation> {
-    context.client_info().or_else(|| introduced(context).map(|client| client.client_info.clone()))
+fn client_info(context: &RequestContext<RoleServer>) -> Option<Cow<'_, Implementation>> {
+    let introduced = || introduced(context).map(|client| Cow::Borrowed(&client.client_info));
+    context.client_info().map(Cow::Owned).or_else(introduced)
 }
 
 fn client_capabilities(context: &RequestContext<RoleServer>) -> Option<ClientCapabilities> {
@@ -763,6 +766,9 @@ fn no_such(what: &str, uri: &str, failed: Option<&Error>, client: &Client) -> Er
 
 /// What a client put into `_meta` of its request for the server.
 fn meta_of(context: &RequestContext<RoleServer>) -> Option<Arc<CallerMeta>> {
+    if context.meta.is_empty() {
+        return None;
+    }
     let members = vendor_meta(json!(context.meta).as_object()?.clone());
     let numbers = SentNumbers::sent(&context.extensions, "/_meta");
     Some(Arc::new(CallerMeta { members, numbers: numbers.unwrap_or_default() }))

@@ -166,7 +166,6 @@ struct SentEvent {
 }
 
 /// A stream of events to a client.
-#[derive(Default)]
 struct ClientStream {
     number: u64,
     /// Key in the store.
@@ -235,6 +234,22 @@ fn events(mut of: StreamEvents) -> impl Stream<Item = ServerSseMessage> + Send +
 }
 
 impl ClientStream {
+    fn new(number: u64, name: String, cancel: CancellationToken) -> Self {
+        Self {
+            number,
+            name,
+            request: None,
+            progress: None,
+            cancel,
+            readers: Vec::new(),
+            kept: VecDeque::new(),
+            made: 0,
+            delivered: 0,
+            over: None,
+            room: None,
+        }
+    }
+
     /// The id of an event when there is no store to assign one.
     fn id(&self, event: u64) -> String {
         match self.number {
@@ -258,7 +273,7 @@ impl ClientStream {
 
 impl SentEvent {
     fn new(name: String, room: Arc<Semaphore>) -> Self {
-        let streams = vec![ClientStream { name, ..ClientStream::default() }];
+        let streams = vec![ClientStream::new(0, name, CancellationToken::new())];
         Self { hello: None, streams, made: 0, used: Instant::now(), room }
     }
 
@@ -341,8 +356,7 @@ impl SentEvent {
             .retain(|stream| stream.over.is_none_or(|over| over.elapsed() < ANSWER_LIFETIME));
         self.made += 1;
         let (reader, events) = mpsc::channel(MESSAGE_CAPACITY);
-        let mut stream =
-            ClientStream { number: self.made, name, cancel, ..ClientStream::default() };
+        let mut stream = ClientStream::new(self.made, name, cancel);
         if let ClientJsonRpcMessage::Request(request) = message {
             stream.request = Some(request.id.clone());
             stream.progress = request.request.get_meta().get_progress_token();
@@ -448,8 +462,8 @@ impl ClientSession {
         let (id, mut request) = (request.id, request.request);
         let mut context = RequestContext::new(id.clone(), stand_in());
         context.ct = cancel.clone();
-        context.meta = std::mem::take(request.get_meta_mut());
         context.extensions = std::mem::take(request.extensions_mut());
+        context.meta = context.extensions.remove().unwrap_or_default();
         context.extensions.insert(Arc::clone(self));
         let (answer, session) =
             (Arc::clone(&running.server).respond(request, context), Arc::clone(self));

@@ -11,7 +11,7 @@ use base::file::random_hex;
 use config::Environment;
 use config::error::Error;
 use deck::{OtlpQueue, OtlpSettings, OtlpSignal, attribute};
-use host::CallOutcome;
+use host::{CallOutcome, Origin};
 
 /// Exporter for spans; disabled by default.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,7 @@ impl Traces {
     pub(super) fn begin(
         &self,
         (method, target): (&str, Option<(&str, &str)>),
-        (server, client): (Option<&str>, &str),
+        (server, client): (Option<&str>, &Origin),
         parent: Option<&str>,
         now: Timestamp,
     ) -> Option<TraceSpan> {
@@ -68,7 +68,7 @@ impl Traces {
         }
         let attributes = text["attributes"].as_array_mut()?;
         attributes.extend(server.map(|server| attribute("mcpdeck.server", server)));
-        attributes.push(attribute("mcpdeck.client", client));
+        attributes.push(attribute("mcpdeck.client", &client.to_string()));
         if let Some(parent) = parent {
             parent.get(3..35)?.clone_into(&mut trace);
             text["parentSpanId"] = parent.get(36..52)?.into();

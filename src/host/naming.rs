@@ -113,7 +113,7 @@ fn exposed<'a>(
 
 /// The canonical name, `{server}.{name}`.
 pub fn canonical_name(server: &ServerName, name: &str) -> String {
-    format!("{server}.{name}")
+    [server.as_str(), ".", name].concat()
 }
 
 /// Maximum length of a name accepted by models and clients.
