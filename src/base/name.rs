@@ -42,6 +42,12 @@ impl fmt::Display for ServerName {
     }
 }
 
+impl From<ServerName> for Arc<str> {
+    fn from(name: ServerName) -> Self {
+        name.0
+    }
+}
+
 impl From<&str> for ServerName {
     fn from(name: &str) -> Self {
         Self::new(name)

@@ -63,7 +63,7 @@ struct KeptCatalog {
 const MAX_CATALOGS: usize = 64;
 
 /// A server, its lists, and why it is unavailable, if it is.
-type ListSource = (ServerName, Arc<Capabilities>, Option<String>);
+type ListSource = (ServerName, Arc<Capabilities>, Option<&'static str>);
 
 impl Catalogs {
     /// The catalog of a view, with the overlays of a profile where there are any.
@@ -72,19 +72,13 @@ impl Catalogs {
         view: &HostView,
         shaped: Option<(&Principal, Arc<InForce>)>,
     ) -> Arc<ClientCatalog> {
-        let sources: Vec<ListSource> = view
-            .servers
-            .values()
-            .filter(|server| server.state != ServerState::Disabled)
-            .map(|s| (s.name.clone(), Arc::clone(&s.capabilities), unavailable(s)))
-            .collect();
+        let enabled = |server: &&Arc<ServerView>| server.state != ServerState::Disabled;
+        let servers = view.servers.values().filter(enabled);
         let mut kept = self.kept.lock();
         let same = |old: &[ListSource]| {
-            old.len() == sources.len()
-                && old
-                    .iter()
-                    .zip(&sources)
-                    .all(|(a, b)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1) && a.2 == b.2)
+            let old = old.iter().map(|(name, lists, reason)| (name, Arc::as_ptr(lists), *reason));
+            let now = servers.clone();
+            old.eq(now.map(|s| (&s.name, Arc::as_ptr(&s.capabilities), unavailable(s))))
         };
         let profile = shaped.as_ref().map(|(principal, _)| Arc::clone(&principal.profile));
         let policy = shaped.as_ref().map(|(_, policy)| Arc::clone(policy));
@@ -102,6 +96,9 @@ impl Catalogs {
             let (principal, policy) = shaped.as_ref()?;
             policy.overlay(principal, server.as_str(), tool)
         };
+        let sources: Vec<ListSource> = servers
+            .map(|s| (s.name.clone(), Arc::clone(&s.capabilities), unavailable(s)))
+            .collect();
         let catalog = Arc::new(ClientCatalog::new(&sources, overlay));
         if kept.len() >= MAX_CATALOGS {
             kept.clear();
@@ -112,8 +109,8 @@ impl Catalogs {
 }
 
 /// Why a server's tools cannot be called now; `None` when they can.
-fn unavailable(server: &ServerView) -> Option<String> {
-    (!server.state.is_callable()).then(|| server.state.word().to_owned())
+fn unavailable(server: &ServerView) -> Option<&'static str> {
+    (!server.state.is_callable()).then(|| server.state.word())
 }
 
 impl ClientCatalog {
@@ -155,7 +152,7 @@ impl ClientCatalog {
                     // The gateway runs the tool as a task itself, also for clients without tasks.
                     execution.shift_remove("taskSupport");
                 }
-                if let Some(reason) = reason.as_ref().filter(|_| is_tool) {
+                if let Some(reason) = reason.filter(|_| is_tool) {
                     unavailable_because(&mut raw, reason);
                 }
                 let list = if is_tool { &mut out.tools } else { &mut out.prompts };

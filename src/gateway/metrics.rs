@@ -2,6 +2,7 @@
 //! at each scrape. Labels are names known to the host, never text from a request.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus_client::collector::Collector;
@@ -83,7 +84,7 @@ fn plain(text: &str) -> String {
 }
 
 /// Pairs of label name and value.
-type Labels<const N: usize> = [(&'static str, String); N];
+type Labels<const N: usize> = [(&'static str, Arc<str>); N];
 
 /// The metrics of the gateway.
 pub(crate) struct GatewayMetrics {
@@ -123,23 +124,23 @@ impl GatewayMetrics {
         let view = self.host.snapshot();
         let tools = view.servers.values().flat_map(|server| {
             let tools = server.capabilities.tools.iter();
-            tools.map(|tool| (server.name.to_string(), tool.name.to_string()))
+            tools.map(|tool| (server.name.clone().into(), Arc::clone(&tool.name)))
         });
         for (server, tool) in tools.take(MAX_TOOLS_AT_ZERO) {
             let labels = [("server", server), ("tool", tool)];
             drop(self.duration.get_or_create(&labels));
             let [server, tool] = labels;
-            let code = ("code", "toolError".to_owned());
+            let code = ("code", "toolError".into());
             drop(self.failures.get_or_create(&[server, tool, code]));
         }
         // Families without any series.
         if view.servers.values().all(|server| server.capabilities.tools.is_empty()) {
-            let none = || String::new();
+            let none = Arc::<str>::default;
             drop(self.duration.get_or_create(&[("server", none()), ("tool", none())]));
             let all = [("server", none()), ("tool", none()), ("code", none())];
             drop(self.failures.get_or_create(&all));
         }
-        let owner = [("client", Origin::OWNER.to_owned()), ("profile", DEFAULT_PROFILE.to_owned())];
+        let owner = [("client", Origin::OWNER.into()), ("profile", DEFAULT_PROFILE.into())];
         drop(self.clients.get_or_create(&owner));
     }
 
@@ -171,11 +172,11 @@ impl GatewayMetrics {
     }
 
     /// Counts a call of a known tool.
-    pub fn begin(&self, client: &Client, server: &ServerName, tool: &str) -> CountedCall<'_> {
+    pub fn begin(&self, client: &Client, server: &ServerName, tool: &Arc<str>) -> CountedCall<'_> {
         self.in_flight.inc();
-        let (id, profile) = (client.id.to_string(), client.profile.to_string());
+        let (id, profile) = (Arc::clone(&client.id), Arc::clone(&client.profile));
         self.clients.get_or_create(&[("client", id), ("profile", profile)]).inc();
-        let labels = [("server", server.to_string()), ("tool", tool.to_owned())];
+        let labels = [("server", server.clone().into()), ("tool", Arc::clone(tool))];
         CountedCall { metrics: self, labels, began: Instant::now() }
     }
 }
@@ -192,7 +193,7 @@ impl CountedCall<'_> {
             Err(error) => error.code.as_str(),
         };
         let [server, tool] = self.labels.clone();
-        metrics.failures.get_or_create(&[server, tool, ("code", code.to_owned())]).inc();
+        metrics.failures.get_or_create(&[server, tool, ("code", code.into())]).inc();
     }
 }
 
