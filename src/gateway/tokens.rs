@@ -96,7 +96,7 @@ impl Client {
         let profile = self.is_named.then(|| Arc::clone(&self.profile));
         let (origin, identity) = (self.origin(), self.identity.clone());
         let (session, cancel) = (self.session.clone(), self.cut.child_token());
-        CallOptions { cancel, origin, profile, session, identity, ..CallOptions::default() }
+        CallOptions { profile, session, identity, ..CallOptions::new(origin, cancel) }
     }
 
     /// Returns an error unless its token carries the scope.

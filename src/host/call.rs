@@ -122,7 +122,7 @@ pub enum Validation {
 ///
 /// Begin with [`CallOptions::default`] and add what differs, with the methods below or with struct
 /// update syntax (`..CallOptions::default()`): options are added in later versions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct CallOptions {
     /// Overrides the server's `timeout`. Progress extends the deadline; waiting for the user
     /// suspends it.
@@ -167,7 +167,37 @@ pub struct CallOptions {
     pub identity: Option<Arc<CallerIdentity>>,
 }
 
+impl Default for CallOptions {
+    fn default() -> Self {
+        Self::new(Origin::default(), CancellationToken::new())
+    }
+}
+
 impl CallOptions {
+    /// Those of a call of this origin, cancelled by this token.
+    pub fn new(origin: Origin, cancel: CancellationToken) -> Self {
+        Self {
+            timeout: None,
+            cancel,
+            progress: None,
+            retry: None,
+            bypass_cache: false,
+            origin,
+            profile: None,
+            session: None,
+            run: None,
+            validation: Validation::default(),
+            server: None,
+            trace: None,
+            meta: None,
+            numbers: None,
+            hops: None,
+            id: None,
+            asker: None,
+            identity: None,
+        }
+    }
+
     /// With this timeout in place of the server's `timeout`.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
