@@ -85,7 +85,14 @@ impl Clients {
     pub fn seen(&self, principal: &Principal, now: Timestamp) -> CancellationToken {
         let mut known = self.inner.known.lock();
         let origin = &principal.origin;
-        if known.len() >= MAX_CLIENTS && !known.contains_key(origin) {
+        if let Some(one) = known.get_mut(origin) {
+            one.view.seen = now;
+            if one.view.principal != *principal {
+                one.view.principal = principal.clone();
+            }
+            return one.cut.clone();
+        }
+        if known.len() >= MAX_CLIENTS {
             // A paused one must not come back without its pause.
             let idle =
                 known.iter().filter(|(_, one)| one.active.is_empty() && !*one.paused.borrow());
@@ -93,7 +100,8 @@ impl Clients {
                 idle.min_by_key(|(_, one)| one.view.seen).map(|(origin, _)| origin.clone());
             oldest.and_then(|oldest| known.remove(&oldest));
         }
-        let one = known.entry(origin.clone()).or_insert_with(|| Known {
+        let cut = CancellationToken::new();
+        let one = Known {
             view: ClientView {
                 principal: principal.clone(),
                 name: None,
@@ -110,11 +118,10 @@ impl Clients {
             },
             active: BTreeMap::new(),
             paused: watch::Sender::default(),
-            cut: CancellationToken::new(),
-        });
-        one.view.seen = now;
-        one.view.principal.clone_from(principal);
-        one.cut.clone()
+            cut: cut.clone(),
+        };
+        known.insert(origin.clone(), one);
+        cut
     }
 
     /// Records the name and protocol that a client reported.

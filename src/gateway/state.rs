@@ -89,6 +89,8 @@ pub struct ServeOptions {
 pub(crate) struct Gateway {
     pub host: Host,
     pub options: ServeOptions,
+    /// The client of the operator's own token.
+    owner: Client,
     pub bridge: Bridge,
     pub parked: Parking,
     pub tasks: ClientTasks,
@@ -148,6 +150,7 @@ impl Gateway {
             sessions: Arc::new(ClientSessions::new(options.store.clone())),
             started: OnceCell::new(),
             sign_in: IssuedTokens::new(std::mem::take(&mut options.environment)),
+            owner: Client::owner(options.profile.as_deref().map(Into::into)),
             options,
         })
     }
@@ -202,7 +205,7 @@ impl Gateway {
     /// The client of the operator's own token.
     pub fn operator(&self) -> Client {
         let now = self.host.clock().now();
-        let mut client = Client::owner(self.options.profile.as_deref().map(Into::into));
+        let mut client = self.owner.clone();
         client.cut = self.options.clients.seen(&client.principal(), now);
         client
     }

@@ -1,7 +1,7 @@
 //! The types of a decision (principal, action, target, scope), and errors for outside callers.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -34,7 +34,8 @@ pub struct Principal {
 impl Principal {
     /// A caller with the default profile.
     pub fn new(origin: Origin) -> Self {
-        Self { origin, profile: DEFAULT_PROFILE.into(), is_named: false, session: None }
+        static PROFILE: LazyLock<Arc<str>> = LazyLock::new(|| DEFAULT_PROFILE.into());
+        Self { origin, profile: Arc::clone(&PROFILE), is_named: false, session: None }
     }
 
     /// Names the profile.
