@@ -34,10 +34,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Passes on what comes from an allowed site with a token. Pages of an allowed origin may read the
 /// answers and send the headers they need (Fetch, section 3.3, "CORS protocol").
-pub(crate) async fn guard(
-    State(gateway): State<Arc<Gateway>>,
+pub(crate) async fn guard<F: Future<Output = Response>>(
+    gateway: Arc<Gateway>,
     request: Request,
-    next: Next,
+    next: impl FnOnce(Request) -> F,
 ) -> Response {
     let is_mcp = is_mcp(request.uri().path());
     let origin = match same_site(&gateway, &request) {
@@ -73,6 +73,15 @@ pub(crate) async fn guard(
     response
 }
 
+/// [`guard`] as a layer.
+pub(crate) async fn guard_layer(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    guard(gateway, request, |request| next.run(request)).await
+}
+
 fn is_mcp(path: &str) -> bool {
     path == "/mcp" || path.starts_with("/mcp/")
 }
@@ -103,11 +112,15 @@ async fn arrived(request: Request) -> Result<Request, Outside> {
 }
 
 /// Passes a request on with its [`Client`] as an extension, or refuses it.
-async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response {
+async fn admit<F: Future<Output = Response>>(
+    gateway: Arc<Gateway>,
+    request: Request,
+    next: impl FnOnce(Request) -> F,
+) -> Response {
     let path = request.uri().path();
     let is_public = matches!(path, "/healthz" | METADATA_PATH | CARD_PATH | CATALOG_PATH);
     if is_public || path.starts_with(METADATA_BELOW) {
-        return next.run(request).await;
+        return next(request).await;
     }
     let client = match bearer(request.headers()) {
         Ok(token) => gateway.authenticate(token).await.map_err(Some),
@@ -166,7 +179,7 @@ async fn admit(gateway: Arc<Gateway>, request: Request, next: Next) -> Response 
         request = Request::from_parts(parts, body.into());
     }
     request.extensions_mut().insert(client.clone());
-    let response = next.run(request).await;
+    let response = next(request).await;
     if !is_mcp {
         return if is_signed_in { gateway.demand_scope(response, &[]) } else { response };
     }

@@ -111,10 +111,11 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
     );
     // One handler, not layers: each of those clones and boxes all that is below it, for every request.
     let endpoint = McpEndpoint::new(Arc::clone(gateway), stop.child_token(), service);
-    let endpoint = Arc::new(endpoint);
+    let (endpoint, guarded) = (Arc::new(endpoint), Arc::clone(gateway));
     let answer = any(move |request: Request| {
-        let endpoint = Arc::clone(&endpoint);
-        async move { endpoint.answer(request).await }
+        let (endpoint, gateway) = (Arc::clone(&endpoint), Arc::clone(&guarded));
+        let answer = async move |request| endpoint.answer(request).await;
+        guard::guard(gateway, request, answer)
     });
     let mcp = MCP_PATHS.iter().fold(Router::new(), |mcp, path| mcp.route(path, answer.clone()));
     let site = axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::site);
@@ -145,8 +146,8 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         .route("/servers/restart", post(rest::restart))
         .route("/metrics", get(rest::metrics))
         .layer(axum::extract::DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::guard_layer))
         .merge(mcp)
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(gateway), guard::guard))
         .with_state(Arc::clone(gateway))
         .merge(beside)
 }
