@@ -3,8 +3,7 @@
 //! two. Each gets what it can read. Refusals are JSON-RPC errors.
 
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt as _};
 use memchr::memmem;
@@ -30,7 +29,7 @@ const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
 /// Chooses the form of the answer, and asks for both forms in the name of the client; `None` when it
 /// can read neither.
-pub(crate) fn negotiate(request: &mut Request) -> Option<AnswerForm> {
+pub(crate) fn negotiate(request: &mut Request<Bytes>) -> Option<AnswerForm> {
     let form = match accepted(request.headers()) {
         Some(AnswerForm::Json) if request.method() == Method::GET => None,
         form => form,

@@ -6,10 +6,9 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::Request;
+use axum::body::{Body, Bytes};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::{Stream, StreamExt as _};
@@ -27,7 +26,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::accept::negotiate;
 use super::batch::{batch, is_batch};
-use super::guard::MAX_BODY_BYTES;
 use super::mcp::Face;
 use super::misfit::{flaw, misfit};
 use super::raw::{SentNumbers, Whole, splice, to_text};
@@ -54,7 +52,7 @@ impl McpEndpoint {
     }
 
     /// Answers one request.
-    pub async fn answer(&self, mut request: Request) -> Response {
+    pub async fn answer(&self, mut request: Request<Bytes>) -> Response {
         let Some(form) = negotiate(&mut request) else {
             let message = "Not Acceptable: answers are application/json or text/event-stream";
             return (StatusCode::NOT_ACCEPTABLE, message).into_response();
@@ -64,15 +62,11 @@ impl McpEndpoint {
         form.shape(response, is_post).await
     }
 
-    async fn serve(&self, request: Request) -> Response {
+    async fn serve(&self, request: Request<Bytes>) -> Response {
         if request.method() != Method::POST {
             return self.pass_on(request).await;
         }
-        let (parts, body) = request.into_parts();
-        let Ok(mut body) = to_bytes(body, MAX_BODY_BYTES).await else {
-            let message = format!("Payload Too Large: request body exceeds {MAX_BODY_BYTES} bytes");
-            return (StatusCode::PAYLOAD_TOO_LARGE, message).into_response();
-        };
+        let (parts, mut body) = request.into_parts();
         if let Some(rest) = body.strip_prefix(b"\xef\xbb\xbf") {
             body = body.slice_ref(rest);
         }
@@ -104,7 +98,7 @@ impl McpEndpoint {
             let is_json = kind.to_ascii_lowercase().starts_with(b"application/json");
             return match refusal(&body, &parts.headers).filter(|_| is_json) {
                 Some(refusal) => refusal,
-                None => self.pass_on(Request::from_parts(parts, body.into())).await,
+                None => self.pass_on(Request::from_parts(parts, body)).await,
             };
         };
         message.request.extensions_mut().insert(parts);
@@ -123,10 +117,10 @@ impl McpEndpoint {
         stream(futures::stream::iter(first).chain(later).take_until(stop))
     }
 
-    async fn pass_on(&self, mut request: Request) -> Response {
+    async fn pass_on(&self, mut request: Request<Bytes>) -> Response {
         let whole = Whole::default();
         request.extensions_mut().insert(whole.clone());
-        splice(self.rmcp.handle(request).await.map(Body::new), whole)
+        splice(self.rmcp.handle(request.map(Body::from)).await.map(Body::new), whole)
     }
 }
 

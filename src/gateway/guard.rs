@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{self, HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
@@ -37,7 +37,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) async fn guard<F: Future<Output = Response>>(
     gateway: Arc<Gateway>,
     request: Request,
-    next: impl FnOnce(Request) -> F,
+    next: impl FnOnce(http::Request<Bytes>) -> F,
 ) -> Response {
     let is_mcp = is_mcp(request.uri().path());
     let origin = match same_site(&gateway, &request) {
@@ -79,7 +79,7 @@ pub(crate) async fn guard_layer(
     request: Request,
     next: Next,
 ) -> Response {
-    guard(gateway, request, |request| next.run(request)).await
+    guard(gateway, request, |request| next.run(request.map(Body::from))).await
 }
 
 fn is_mcp(path: &str) -> bool {
@@ -87,7 +87,7 @@ fn is_mcp(path: &str) -> bool {
 }
 
 /// Waits for the whole body of a request, which must not hold its connection for ever.
-async fn arrived(request: Request) -> Result<Request, Outside> {
+async fn arrived(request: Request) -> Result<http::Request<Bytes>, Outside> {
     let refuse =
         |status, message: String| Err(Outside::new(OutsideCode::ProtocolError, status, message));
     let (parts, body) = request.into_parts();
@@ -98,7 +98,7 @@ async fn arrived(request: Request) -> Result<Request, Outside> {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     }
     match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY_BYTES)).await {
-        Ok(Ok(body)) => Ok(Request::from_parts(parts, body.into())),
+        Ok(Ok(body)) => Ok(http::Request::from_parts(parts, body)),
         Ok(Err(_)) => {
             let message = format!("Payload Too Large: request body exceeds {MAX_BODY_BYTES} bytes");
             refuse(StatusCode::PAYLOAD_TOO_LARGE, message)
@@ -111,16 +111,17 @@ async fn arrived(request: Request) -> Result<Request, Outside> {
     }
 }
 
-/// Passes a request on with its [`Client`] as an extension, or refuses it.
+/// Passes a request on with its whole body and its [`Client`] as an extension, or refuses it. What
+/// needs no client needs no body either.
 async fn admit<F: Future<Output = Response>>(
     gateway: Arc<Gateway>,
     request: Request,
-    next: impl FnOnce(Request) -> F,
+    next: impl FnOnce(http::Request<Bytes>) -> F,
 ) -> Response {
     let path = request.uri().path();
     let is_public = matches!(path, "/healthz" | METADATA_PATH | CARD_PATH | CATALOG_PATH);
     if is_public || path.starts_with(METADATA_BELOW) {
-        return next(request).await;
+        return next(request.map(|_| Bytes::new())).await;
     }
     let client = match bearer(request.headers()) {
         Ok(token) => gateway.authenticate(token).await.map_err(Some),
@@ -167,16 +168,12 @@ async fn admit<F: Future<Output = Response>>(
         // Said by HTTP, so that the client can ask its user for more (MCP 2025-11-25, authorization,
         // scope challenge handling). Clients of that revision ask for what is named and nothing
         // else, so that they would lose what they have; those of later ones add it to that.
-        let held = if is_before_modern(&request) { &*client.scopes } else { &[] };
-        let (parts, body) = request.into_parts();
-        // It has arrived.
-        let body = to_bytes(body, MAX_BODY_BYTES).await.unwrap_or_default();
-        let lacked = NeededScope::of_message(&body).filter(|it| !client.may(it.scope));
+        let held = if is_before_modern(request.headers()) { &*client.scopes } else { &[] };
+        let lacked = NeededScope::of_message(request.body()).filter(|it| !client.may(it.scope));
         if let Some(NeededScope { scope, action, target }) = lacked {
             gateway.host.refuse_scope(&client.principal(), scope, action, &target);
             return gateway.demand_scope(Outside::scope(scope).into_response(), held);
         }
-        request = Request::from_parts(parts, body.into());
     }
     request.extensions_mut().insert(client.clone());
     let response = next(request).await;
@@ -276,12 +273,12 @@ fn until_cut(response: Response, client: &Client, now: Timestamp) -> Response {
 
 /// Whether a request without a session may open one: from 2026-07-28 on sessions do not exist.
 fn may_open(request: &Request) -> bool {
-    request.method() == Method::POST && is_before_modern(request)
+    request.method() == Method::POST && is_before_modern(request.headers())
 }
 
 /// Whether a request is of a revision before 2026-07-28.
-fn is_before_modern(request: &Request) -> bool {
-    let version = request.headers().get("mcp-protocol-version");
+fn is_before_modern(headers: &HeaderMap) -> bool {
+    let version = headers.get("mcp-protocol-version");
     version.is_none_or(|version| version.as_bytes() < &b"2026-07-28"[..])
 }
 
