@@ -103,18 +103,17 @@ impl McpEndpoint {
         };
         message.request.extensions_mut().insert(parts);
         let message = ClientJsonRpcMessage::Request(message);
-        let Ok((first, later)) = sessions.begin(&session, message).await else {
+        let Ok((first, quick, later)) = sessions.begin(&session, message).await else {
             return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
         };
-        if let [_, answer] = &first[..]
-            && is_answer(answer)
-        {
+        if let Some(answer) = quick.as_ref().filter(|event| is_answer(event)) {
             let body = to_text(&answer.message).unwrap_or_default();
             let json = HeaderValue::from_static("application/json");
             return ([(header::CONTENT_TYPE, json)], body).into_response();
         }
         let stop = self.stop.clone().cancelled_owned();
-        stream(futures::stream::iter(first).chain(later).take_until(stop))
+        let first = futures::stream::iter([first].into_iter().chain(quick));
+        stream(first.chain(later).take_until(stop))
     }
 
     async fn pass_on(&self, mut request: Request<Bytes>) -> Response {

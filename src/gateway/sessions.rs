@@ -702,8 +702,8 @@ impl ClientSessions {
         self.kept.is_none() && open.get(id).is_some_and(|open| open.session.client().is_some())
     }
 
-    /// Begins the event stream of a request. Returns the first event, with the second one if that
-    /// is ready within one or two `HEAD_INTERVAL`s, and a stream of the others.
+    /// Begins the event stream of a request. Returns the first event, the second one if that is ready
+    /// within one or two `HEAD_INTERVAL`s, and a stream of the others.
     ///
     /// # Errors
     /// When the session has ended.
@@ -712,7 +712,11 @@ impl ClientSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<
-        (Vec<ServerSseMessage>, impl Stream<Item = ServerSseMessage> + Send + Sync + use<>),
+        (
+            ServerSseMessage,
+            Option<ServerSseMessage>,
+            impl Stream<Item = ServerSseMessage> + Send + Sync + use<>,
+        ),
         Error,
     > {
         let open = self.find(id)?;
@@ -739,7 +743,7 @@ impl ClientSessions {
             () = self.ticks.pass() => None,
         };
         drop(asked);
-        Ok(([Some(priming(first)), quick].into_iter().flatten().collect(), events(sent)))
+        Ok((priming(first), quick, events(sent)))
     }
 
     fn find(&self, id: &SessionId) -> Result<OpenStream, Error> {
@@ -819,8 +823,8 @@ impl SessionManager for ClientSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
-        let (first, later) = self.begin(id, message).await?;
-        Ok(stream::iter(first).chain(later))
+        let (first, quick, later) = self.begin(id, message).await?;
+        Ok(stream::iter([first].into_iter().chain(quick)).chain(later))
     }
 
     async fn accept_message(
