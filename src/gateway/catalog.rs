@@ -37,7 +37,7 @@ pub(crate) struct ClientCatalog {
     pub resources: Vec<ClientEntry>,
     pub templates: Vec<ClientEntry>,
     /// Indices of tools and prompts, by name.
-    names: HashMap<(TargetKind, String), usize>,
+    names: HashMap<TargetKind, HashMap<String, usize>>,
     /// For searches among the tools; made with the first.
     index: OnceLock<ToolIndex>,
     /// What each tool costs in the context of a model.
@@ -156,7 +156,7 @@ impl ClientCatalog {
                     unavailable_because(&mut raw, reason);
                 }
                 let list = if is_tool { &mut out.tools } else { &mut out.prompts };
-                out.names.insert((kind, name.clone()), list.len());
+                out.names.entry(kind).or_default().insert(name.clone(), list.len());
                 let (server, original) = (server.clone(), Arc::clone(original));
                 let raw = WrittenValue { value: raw, numbers };
                 list.push(ClientEntry { name, server, original, raw });
@@ -194,7 +194,7 @@ impl ClientCatalog {
         is_seen: impl Fn(&ClientEntry) -> bool,
     ) -> Option<&ClientEntry> {
         let list = if kind == TargetKind::Tool { &self.tools } else { &self.prompts };
-        if let Some(at) = self.names.get(&(kind, name.to_owned())) {
+        if let Some(at) = self.names.get(&kind).and_then(|names| names.get(name)) {
             return Some(&list[*at]);
         }
         let pairs = |seen: &Vec<&'_ ClientEntry>| -> Vec<(ServerName, Arc<str>)> {
