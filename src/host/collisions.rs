@@ -23,10 +23,11 @@ pub type OfferedLists = [(ServerName, Arc<Capabilities>)];
 /// and a sentence for the operator.
 pub fn collisions(of: &ServerName, all: &OfferedLists) -> Vec<(ListKind, String)> {
     let mut found = Vec::new();
-    for (other, _) in all.iter().filter(|(other, _)| other != of) {
-        let (short, long) = match (of.as_str(), other.as_str()) {
-            (one, two) if one.starts_with(two) => (other, of),
-            (one, two) if two.starts_with(one) => (of, other),
+    let Some(own) = all.iter().find(|(server, _)| server == of) else { return found };
+    for other in all.iter().filter(|(other, _)| other != of) {
+        let (short, long) = match (of.as_str(), other.0.as_str()) {
+            (one, two) if one.starts_with(two) => (other, own),
+            (one, two) if two.starts_with(one) => (own, other),
             _ => continue,
         };
         for kind in [ListKind::Tools, ListKind::Prompts] {
@@ -36,30 +37,28 @@ pub fn collisions(of: &ServerName, all: &OfferedLists) -> Vec<(ListKind, String)
         }
     }
     for kind in [ListKind::Resources, ListKind::ResourceTemplates] {
-        found.extend(same_uris(kind, of, all).into_iter().map(|sentence| (kind, sentence)));
+        found.extend(same_uris(kind, &own.1, all).into_iter().map(|sentence| (kind, sentence)));
     }
     found.truncate(MAX_COLLISIONS);
     found
 }
 
 /// The names or URIs in a list of a server.
-fn keys(kind: ListKind, server: &ServerName, all: &OfferedLists) -> Vec<Arc<str>> {
-    let lists = all.iter().find(|(name, _)| name == server);
-    let entries = lists.map(|(_, lists)| lists.entries(kind)).unwrap_or_default();
-    entries.into_iter().map(|(key, _)| Arc::clone(key)).collect()
+fn keys(kind: ListKind, lists: &Capabilities) -> Vec<Arc<str>> {
+    lists.entries(kind).into_iter().map(|(key, _)| Arc::clone(key)).collect()
 }
 
 /// Names of two servers, of which the name of one begins with that of the other: `a.b.c` is `b.c` of
 /// `a`, and `c` of `a.b`.
 fn same_names(
     kind: ListKind,
-    short: &ServerName,
-    long: &ServerName,
+    (short, lists_of_short): &(ServerName, Arc<Capabilities>),
+    (long, lists_of_long): &(ServerName, Arc<Capabilities>),
     all: &OfferedLists,
 ) -> Vec<String> {
     let rest = &long.as_str()[short.as_str().len()..];
-    let shorts: HashSet<Arc<str>> = keys(kind, short, all).into_iter().collect();
-    let longs = if shorts.is_empty() { Vec::new() } else { keys(kind, long, all) };
+    let shorts: HashSet<Arc<str>> = keys(kind, lists_of_short).into_iter().collect();
+    let longs = if shorts.is_empty() { Vec::new() } else { keys(kind, lists_of_long) };
     let shorts = &shorts;
     let pairs = longs.iter().flat_map(|kept| {
         let of_short = move |separator: &'static str| {
@@ -73,8 +72,9 @@ fn same_names(
     let known: Vec<(&ServerName, Arc<str>)> = if pairs.is_empty() {
         Vec::new()
     } else {
-        let of = |(server, _)| keys(kind, server, all).into_iter().map(move |key| (server, key));
-        all.iter().map(|(server, lists)| (server, lists)).flat_map(of).collect()
+        all.iter()
+            .flat_map(|(server, lists)| keys(kind, lists).into_iter().map(move |key| (server, key)))
+            .collect()
     };
     let sentences = pairs.into_iter().map(|(separator, kept, other)| {
         let reaches = |name: &String| {
@@ -102,12 +102,12 @@ fn same_names(
 }
 
 /// URIs that a server and others list.
-fn same_uris(kind: ListKind, of: &ServerName, all: &OfferedLists) -> Vec<String> {
-    let own: HashSet<Arc<str>> = keys(kind, of, all).into_iter().collect();
+fn same_uris(kind: ListKind, own: &Capabilities, all: &OfferedLists) -> Vec<String> {
+    let own: HashSet<Arc<str>> = keys(kind, own).into_iter().collect();
     let mut first: Vec<(Arc<str>, Vec<&ServerName>)> = Vec::new();
     if !own.is_empty() && all.len() > 1 {
-        for (server, _) in all {
-            for uri in keys(kind, server, all).into_iter().filter(|uri| own.contains(uri)) {
+        for (server, lists) in all {
+            for uri in keys(kind, lists).into_iter().filter(|uri| own.contains(uri)) {
                 match first.iter_mut().find(|(known, _)| *known == uri) {
                     Some((_, servers)) => servers.push(server),
                     None => first.push((uri, vec![server])),

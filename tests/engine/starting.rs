@@ -176,3 +176,19 @@ async fn a_tool_that_two_servers_have_is_reported_once_at_the_start() {
     let reported: Vec<&String> = logs.iter().filter(|text| text.contains("is a tool of")).collect();
     assert_eq!(reported, ["`echo` is a tool of `a` too: say `b.NAME` or `a.NAME`"], "{logs:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_many_servers_have_is_reported_of_five_of_them_and_of_the_rest_at_once() {
+    let world = World::default();
+    let others = ["a", "b", "c", "d", "e", "f", "g"];
+    let mut servers: Vec<(&str, &[&str])> = others.iter().map(|name| (*name, &[][..])).collect();
+    servers.push(("last", &others));
+    let host = world.host(config(&servers)).initialize().await.expect("starts");
+    let logs = host.logs().tail(500);
+    let reported = logs.iter().filter(|log| log.text.contains("`last.NAME`"));
+    let reported: Vec<String> = reported.map(|log| log.text.to_string()).collect();
+    assert_eq!(reported.len(), 6, "{reported:?}");
+    assert_eq!(reported[0], "`echo` is a tool of `a` too: say `last.NAME` or `a.NAME`");
+    let rest = "`echo` is a tool of 2 more servers too: say `last.NAME` or `SERVER.NAME`";
+    assert_eq!(reported[5], rest);
+}

@@ -7,7 +7,7 @@ mod attempt;
 mod lists;
 mod opening;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -442,65 +442,74 @@ impl<'a> Actor<'a> {
         self.watch_idleness();
     }
 
-    /// Warns of tools that other servers have too: their bare names are ambiguous.
+    /// Warns of tools that other servers have too: their bare names are ambiguous; and of resources.
     fn warn_of_shared_names(&self) {
-        const MAX_NAMED_ITEMS: usize = 5;
-        let own: HashSet<&str> = self.capabilities.tools.iter().map(|tool| &*tool.name).collect();
-        for (other, slot) in self.shared.slots().iter().filter(|(name, _)| **name != self.slot.name)
-        {
-            let theirs = slot.live();
-            let names = theirs.capabilities.tools.iter().map(|tool| &*tool.name);
-            let shared = names.filter(|name| own.contains(name)).map(|name| format!("`{name}`"));
-            let mut shared: Vec<String> = shared.collect();
-            if shared.is_empty() {
-                continue;
-            }
-            let more = shared.len().saturating_sub(MAX_NAMED_ITEMS);
-            shared.truncate(MAX_NAMED_ITEMS);
-            if more > 0 {
-                shared.push(format!("{more} more"));
-            }
-            let are = if shared.len() > 1 { "are tools" } else { "is a tool" };
-            let (names, own) = (shared.join(", "), &self.slot.name);
-            let text =
-                format!("{names} {are} of `{other}` too: say `{own}.NAME` or `{other}.NAME`");
-            tracing::warn!(target: "mcpdeck::fact", server = %own, action = "sharedNames", "{text}");
-            self.log(LogLevel::Warning, &text);
-        }
-        self.warn_of_shared_uris();
+        let own = &self.slot.name;
+        let names =
+            |all: &Capabilities| all.tools.iter().map(|tool| Arc::clone(&tool.name)).collect();
+        self.warn_of_shared("sharedNames", names, |names, is_one, (others, prefix)| {
+            let are = if is_one { "is a tool" } else { "are tools" };
+            format!("{names} {are} of {others} too: say `{own}.NAME` or `{prefix}.NAME`")
+        });
+        let uris = |all: &Capabilities| -> Vec<Arc<str>> {
+            let listed = all.resources.iter().chain(&all.templates);
+            let uris: BTreeSet<_> = listed.map(|one| Arc::clone(&one.uri)).collect();
+            uris.into_iter().collect()
+        };
+        self.warn_of_shared("sharedUris", uris, |uris, is_one, (others, _)| {
+            let are = if is_one { "is a resource" } else { "are resources" };
+            format!(
+                "{uris} {are} of {others} too: name the server that should read it; clients of the \
+                 gateway get that of the first server in the file, and the others as \
+                 `mcpdeck://SERVER/URI`"
+            )
+        });
     }
 
-    /// Warns of resources and templates that other servers list too.
-    fn warn_of_shared_uris(&self) {
+    /// Warns of names that other servers have too, server by server, and of the rest of many at once.
+    /// `sentence` is given the names, whether it is one, the other servers, and how names of theirs
+    /// begin.
+    fn warn_of_shared(
+        &self,
+        action: &str,
+        names: impl Fn(&Capabilities) -> Vec<Arc<str>>,
+        sentence: impl Fn(&str, bool, (&str, &str)) -> String,
+    ) {
         const MAX_NAMED_ITEMS: usize = 5;
-        let uris = |all: &Capabilities| -> HashSet<Arc<str>> {
-            all.resources.iter().chain(&all.templates).map(|one| Arc::clone(&one.uri)).collect()
+        const MAX_NAMED_SERVERS: usize = 5;
+        let own: HashSet<Arc<str>> = names(&self.capabilities).into_iter().collect();
+        if own.is_empty() {
+            return;
+        }
+        let warn = |shared: &[Arc<str>], others: &str, prefix: &str| {
+            let named = shared.iter().take(MAX_NAMED_ITEMS).map(|name| format!("`{name}`"));
+            let mut named: Vec<String> = named.collect();
+            if let more @ 1.. = shared.len() - named.len() {
+                named.push(format!("{more} more"));
+            }
+            let text = sentence(&named.join(", "), shared.len() == 1, (others, prefix));
+            tracing::warn!(target: "mcpdeck::fact", server = %self.slot.name, action, "{text}");
+            self.log(LogLevel::Warning, &text);
         };
-        let own = uris(&self.capabilities);
-        for (other, slot) in self.shared.slots().iter().filter(|(name, _)| **name != self.slot.name)
-        {
-            let mut shared: Vec<_> = uris(&slot.live().capabilities)
-                .into_iter()
-                .filter(|uri| own.contains(uri))
-                .collect();
+        let (mut others, mut rest) = (0, Vec::new());
+        for slot in self.shared.slots().values().filter(|slot| slot.name != self.slot.name) {
+            let theirs = names(&slot.live().capabilities);
+            let shared: Vec<_> = theirs.into_iter().filter(|name| own.contains(name)).collect();
             if shared.is_empty() {
                 continue;
             }
-            shared.sort_unstable();
-            let more = shared.len().saturating_sub(MAX_NAMED_ITEMS);
-            shared.truncate(MAX_NAMED_ITEMS);
-            let mut names: Vec<String> = shared.iter().map(|uri| format!("`{uri}`")).collect();
-            if more > 0 {
-                names.push(format!("{more} more"));
+            others += 1;
+            if others <= MAX_NAMED_SERVERS {
+                warn(&shared, &format!("`{}`", slot.name), slot.name.as_str());
+            } else {
+                rest.extend(shared);
             }
-            let (names, own) = (names.join(", "), &self.slot.name);
-            let text = format!(
-                "{names} is a resource of `{other}` too: name the server that should read it; \
-                 clients of the gateway get that of the first server in the file, and the others as \
-                 `mcpdeck://SERVER/URI`"
-            );
-            tracing::warn!(target: "mcpdeck::fact", server = %own, action = "sharedUris", "{text}");
-            self.log(LogLevel::Warning, &text);
+        }
+        if let more @ 1.. = others.saturating_sub(MAX_NAMED_SERVERS) {
+            let rest: BTreeSet<Arc<str>> = rest.into_iter().collect();
+            let servers = if more == 1 { "server" } else { "servers" };
+            let rest: Vec<_> = rest.into_iter().collect();
+            warn(&rest, &format!("{more} more {servers}"), "SERVER");
         }
     }
 
