@@ -639,19 +639,22 @@ impl ClientSessions {
         if open.len() < MAX_SESSIONS {
             return true;
         }
-        let mut held: HashMap<Option<Arc<str>>, usize> = HashMap::new();
+        let mut held: HashMap<Option<&str>, usize> = HashMap::new();
         for one in open.values() {
-            *held.entry(one.owner.clone()).or_default() += 1;
+            *held.entry(one.owner.as_deref()).or_default() += 1;
         }
-        let own = open.values().filter(|one| one.owner.as_deref() == Some(client)).count();
-        let may_end = |owner: &Option<Arc<str>>| {
-            held[owner] > own || own > 0 && owner.as_deref() == Some(client)
-        };
-        let unused = open.iter().filter(|(_, one)| may_end(&one.owner)).filter_map(|(id, one)| {
+        let own = held.get(&Some(client)).copied().unwrap_or_default();
+        let unused = open.iter().filter_map(|(id, one)| {
+            let owner = one.owner.as_deref();
+            let many = held[&owner];
+            if many <= own && owner != Some(client) {
+                return None;
+            }
             let mut sent = one.session.sent.lock();
-            (!sent.is_in_use()).then(|| (held[&one.owner], Reverse(sent.used), id.clone()))
+            (!sent.is_in_use()).then_some((many, Reverse(sent.used), id))
         });
-        let ended = unused.max().and_then(|(.., id)| open.remove(&id));
+        let ended = unused.max().map(|(.., id)| id.clone());
+        let ended = ended.and_then(|id| open.remove(&id));
         drop(open);
         let has_room = ended.is_some();
         end_each(ended);
