@@ -68,7 +68,7 @@ pub fn measure(_words: &[String]) {
         closed: None,
         is_at_rest: false,
     };
-    let caller = Principal::new(Origin::Gateway("t1".to_owned())).with_profile("coder");
+    let caller = Principal::new(Origin::Gateway("t1".into())).with_profile("coder");
     let person = Principal::new(Origin::Dashboard);
     for (what, principal, action) in [
         ("a list", &caller, PolicyAction::List),

@@ -456,7 +456,7 @@ impl AppConnection {
     }
 
     fn origin(&self) -> Origin {
-        Origin::App(self.app.call.server.to_string())
+        Origin::App(self.app.call.server.as_str().into())
     }
 
     /// Begins a request that takes its time.

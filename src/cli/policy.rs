@@ -273,7 +273,7 @@ fn profile_of(origin: &Origin) -> Option<String> {
     let Origin::Gateway(id) = origin else { return None };
     let state = config::Environment::of_process().state_dir?;
     let tokens = gateway::ClientTokens::from_state_dir(&state).list().ok()?;
-    tokens.iter().find(|token| token.id == *id).map(|token| token.profile.clone())
+    tokens.iter().find(|token| *token.id == **id).map(|token| token.profile.clone())
 }
 
 #[cfg(not(feature = "gateway"))]

@@ -336,7 +336,7 @@ fn client(client: &ClientView) -> Value {
 /// one of an issuer.
 fn has_token(origin: &Origin) -> bool {
     let Origin::Gateway(id) = origin else { return false };
-    id != Origin::OWNER && !id.starts_with(SIGNED_IN_PREFIX)
+    **id != *Origin::OWNER && !id.starts_with(SIGNED_IN_PREFIX)
 }
 
 /// The newest refused calls, the newest first.

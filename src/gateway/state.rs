@@ -236,7 +236,7 @@ impl Gateway {
             if let Origin::Gateway(id) = &client.principal.origin
                 && !client.principal.is_person()
                 && !id.starts_with(SIGNED_IN_PREFIX)
-                && !tokens.iter().any(|token| token.id == *id && !token.is_over(now))
+                && !tokens.iter().any(|token| *token.id == **id && !token.is_over(now))
             {
                 self.options.clients.cut(&client.principal.origin.to_string());
             }

@@ -81,7 +81,7 @@ impl Client {
 
     /// The origin of its calls, for the engine.
     pub fn origin(&self) -> Origin {
-        Origin::Gateway(self.id.to_string())
+        Origin::Gateway(Arc::clone(&self.id))
     }
 
     /// The principal of its calls, for policy decisions.

@@ -33,13 +33,13 @@ pub enum Origin {
     /// A command-line verb.
     Cli,
     /// A client of the gateway, by the id of its token.
-    Gateway(String),
+    Gateway(Arc<str>),
     /// A web page, by its origin (`https://example.com`).
-    Browser(String),
+    Browser(Arc<str>),
     /// The model of a chat, by the caller it works for: `cli`, `dashboard`, `gateway:ID`.
-    Chat(String),
+    Chat(Arc<str>),
     /// The page of a tool (MCP Apps), by the server that it is from.
-    App(String),
+    App(Arc<str>),
 }
 
 impl Origin {
@@ -50,14 +50,14 @@ impl Origin {
     pub fn is_person(&self) -> bool {
         match self {
             Self::Library | Self::Dashboard | Self::Check | Self::Cli => true,
-            Self::Gateway(id) => id == Self::OWNER,
+            Self::Gateway(id) => **id == *Self::OWNER,
             Self::Browser(_) | Self::Chat(_) | Self::App(_) => false,
         }
     }
 
     /// Whether the call comes with the operator's own token.
     pub fn is_owner_token(&self) -> bool {
-        matches!(self, Self::Gateway(id) if id == Self::OWNER)
+        matches!(self, Self::Gateway(id) if **id == *Self::OWNER)
     }
 
     /// Its kind, and its id for kinds with several instances.
@@ -83,10 +83,10 @@ impl Origin {
             "cli" => Self::Cli,
             _ => match text.split_once(':')? {
                 (_, "") => return None,
-                ("gateway", id) => Self::Gateway(id.to_owned()),
-                ("browser", id) => Self::Browser(id.to_owned()),
-                ("chat", id) => Self::Chat(id.to_owned()),
-                ("app", id) => Self::App(id.to_owned()),
+                ("gateway", id) => Self::Gateway(id.into()),
+                ("browser", id) => Self::Browser(id.into()),
+                ("chat", id) => Self::Chat(id.into()),
+                ("app", id) => Self::App(id.into()),
                 _ => return None,
             },
         })

@@ -83,7 +83,7 @@ impl Scene {
 }
 
 fn client() -> CallOptions {
-    CallOptions { origin: Origin::Gateway("t1".to_owned()), ..CallOptions::default() }
+    CallOptions { origin: Origin::Gateway("t1".into()), ..CallOptions::default() }
 }
 
 fn all(kind: GrantKind) -> NewGrant {
@@ -575,7 +575,7 @@ async fn what_nobody_limited_is_counted_for_pages_and_named_runs_alone() {
         done
     };
     let of_page =
-        || CallOptions { origin: Origin::Browser("https://a.example".to_owned()), ..client() };
+        || CallOptions { origin: Origin::Browser("https://a.example".into()), ..client() };
     assert_eq!(calls(client()).await, 20, "the session of an agent");
     assert_eq!(calls(CallOptions { session: Some("s".into()), ..client() }).await, 20);
     assert_eq!(calls(CallOptions { run: Some("r".into()), ..client() }).await, 5);
@@ -1023,7 +1023,7 @@ async fn a_policy_service_is_asked_before_every_call_over_one_connection() {
     assert_eq!(service.connections.load(Ordering::SeqCst), 1);
     scene.host.call_tool("a.read", json!({})).await.expect("the person");
     assert_eq!(service.asked.lock().len(), 3, "is not decided about");
-    let owner = Origin::Gateway(Origin::OWNER.to_owned());
+    let owner = Origin::Gateway(Origin::OWNER.into());
     let owner = CallOptions { origin: owner, ..CallOptions::default() };
     scene.host.call_tool_with("a.read", json!({}), owner).await.expect("it passes");
     assert_eq!(service.asked.lock().pop().unwrap()["origin"], "gateway:owner");

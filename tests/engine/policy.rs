@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 const NOW: Timestamp = Timestamp(1_000_000);
 
 fn client() -> Principal {
-    Principal::new(Origin::Gateway("t1".to_owned()))
+    Principal::new(Origin::Gateway("t1".into()))
 }
 
 fn policy(config: Value, grants: Vec<Grant>) -> Policy {
@@ -114,7 +114,7 @@ fn a_model_is_no_user_and_may_do_no_more_than_the_client_it_works_for() {
     assert_eq!(decide(&theirs_granted, &theirs, reads).effect, PolicyEffect::Allow);
     assert_eq!(decide(&theirs_granted, &theirs, ToolHints::default()).effect, PolicyEffect::Ask);
     // The owner's token is the user's; its model is the user's model.
-    let owner = Principal::new(Origin::Gateway(Origin::OWNER.to_owned())).model();
+    let owner = Principal::new(Origin::Gateway(Origin::OWNER.into())).model();
     assert_eq!(owner.client(), None);
     assert_eq!(decide(&none, &owner, reads).effect, PolicyEffect::Allow);
 }
@@ -124,7 +124,7 @@ fn a_grant_holds_for_its_origin_its_profile_its_scopes_its_tools_and_its_time() 
     let of = |grants: Vec<Grant>| policy(json!({}), grants);
     let all = of(vec![grant(1, &[], &[], once(None))]);
     assert_eq!(call(&all, &client(), "t").effect, PolicyEffect::Allow);
-    let other = Principal::new(Origin::Gateway("t2".to_owned()));
+    let other = Principal::new(Origin::Gateway("t2".into()));
     assert_eq!(call(&all, &other, "t").effect, PolicyEffect::Deny);
     assert_eq!(call(&all, &client().with_profile("other"), "t").effect, PolicyEffect::Deny);
 

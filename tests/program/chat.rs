@@ -637,7 +637,7 @@ async fn the_context_is_checked_before_every_answer() {
 /// A chat under a policy, whose caller is not the user.
 async fn governed(policy: Value) -> (Scene, PolicyKeeper, tempfile::TempDir) {
     let mut scene = Scene::new().await;
-    scene.who = Principal::new(Origin::Chat("7".to_owned())).with_session("7");
+    scene.who = Principal::new(Origin::Chat("7".into())).with_session("7");
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("mcpdeck.policy.json"), policy.to_string()).unwrap();
     let state = Some(folder.path().join("state"));

@@ -127,7 +127,7 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
     let profile: Arc<str> = message.profile.as_deref().unwrap_or(DEFAULT_PROFILE).into();
     let principal = Principal {
         session: tab.as_deref().map(Into::into),
-        ..Principal::new(Origin::Browser(message.origin.clone()))
+        ..Principal::new(Origin::Browser(message.origin.as_str().into()))
     };
     let principal = principal.with_profile(Arc::clone(&profile));
     let origin = principal.origin.to_string();

@@ -560,7 +560,7 @@ mod tests {
     #[tokio::test]
     async fn runs_that_a_caller_makes_up_do_not_fill_the_memory() {
         let point = CheckPoint::new(Clock::system());
-        let principal = Principal::new(Origin::Gateway("a".to_owned()));
+        let principal = Principal::new(Origin::Gateway("a".into()));
         let reads = |run: usize| {
             let run: Arc<str> = run.to_string().into();
             point.has_read(&principal, Some(&run), &PolicyTarget::resource("s", "file:///a"));

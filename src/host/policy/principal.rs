@@ -63,7 +63,7 @@ impl Principal {
     pub fn model(&self) -> Self {
         match &self.origin {
             Origin::Chat(_) => self.clone(),
-            origin => Self { origin: Origin::Chat(origin.to_string()), ..self.clone() },
+            origin => Self { origin: Origin::Chat(origin.to_string().into()), ..self.clone() },
         }
     }
 

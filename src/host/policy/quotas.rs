@@ -601,7 +601,7 @@ mod tests {
     }
 
     fn client(id: &str, profile: &str) -> Principal {
-        Principal::new(Origin::Gateway(id.to_owned())).with_profile(profile)
+        Principal::new(Origin::Gateway(id.into())).with_profile(profile)
     }
 
     fn counter() -> Arc<QuotaCounter> {
