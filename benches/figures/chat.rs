@@ -395,7 +395,7 @@ mod screen {
         let chat = json!({"chat": {"provider": "openai", "baseUrl": url, "model": "fast"}});
         let file = format!("{{\"servers\": {{{}}}}}", own_server("one", &["demo-server", "atlas"]));
         let launch = Launch::file(Size::WIDE, &file)
-            .write(".config/mcpdeck/settings.json", &chat.to_string());
+            .write("config/settings.json", &chat.to_string());
         let mut deck = launch.start();
         deck.wait("1 ready");
         deck.keys("C");

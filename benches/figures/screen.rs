@@ -12,6 +12,8 @@ use crate::report::{Figure, Goal};
 const STARTS: usize = 41;
 /// Number of dashboards whose memory is looked at.
 const DASHBOARDS: usize = 7;
+/// Time after which the first look at a dashboard is over.
+const AFTER_READY: Duration = Duration::from_secs(2);
 /// Number of key presses measured in each flood scenario.
 const KEYS: usize = 300;
 /// Duration of the idle measurement.
@@ -153,16 +155,15 @@ fn memory_of_dashboards() {
     for _ in 0..DASHBOARDS {
         let mut deck = Launch::file(Size::WIDE, &one).start();
         deck.wait("1 ready");
-        settle(&deck);
+        linger(AFTER_READY);
         small.push(memory(deck.pid(), "VmRSS"));
         deck.quit();
         let mut deck = Deck::demo(Size::WIDE);
         deck.wait("4 ready");
         for key in ["2", "3", "v", "v", "4", "5", "6", "7", "1", "v"] {
             deck.keys(key);
-            linger(Duration::from_millis(200));
+            linger(AFTER_READY / 10);
         }
-        settle(&deck);
         large.push(memory(deck.pid(), "VmRSS"));
         deck.quit();
     }
