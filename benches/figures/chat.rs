@@ -394,8 +394,8 @@ mod screen {
         let url = format!("{}/v1", model(PACE, 200_000));
         let chat = json!({"chat": {"provider": "openai", "baseUrl": url, "model": "fast"}});
         let file = format!("{{\"servers\": {{{}}}}}", own_server("one", &["demo-server", "atlas"]));
-        let launch = Launch::file(Size::WIDE, &file)
-            .write("config/settings.json", &chat.to_string());
+        let launch =
+            Launch::file(Size::WIDE, &file).write("config/settings.json", &chat.to_string());
         let mut deck = launch.start();
         deck.wait("1 ready");
         deck.keys("C");

@@ -519,14 +519,26 @@ impl Deck {
         let shown = |screen: &str| {
             screen.lines().any(|line| line.contains(server) && line.contains("pid "))
         };
+        // `▸ ● NAME`
+        let selected = |screen: &str| {
+            let row = screen.lines().find(|line| line.contains('▸'))?;
+            row.split_whitespace().nth(2).map(str::to_owned)
+        };
         self.keys("g");
         for _ in 0..50 {
             if shown(&self.screen()) {
                 return;
             }
-            let place = self.written();
+            let before = selected(&self.screen());
             self.keys("j");
-            until("the next card", || self.written() > place);
+            until("the next card", || {
+                let screen = self.screen();
+                let is_titled = |name: &String| {
+                    screen.lines().any(|line| line.trim_start().starts_with(name.as_str()))
+                };
+                let now = selected(&screen);
+                now != before && now.as_ref().is_some_and(is_titled)
+            });
         }
         panic!("no card of {server}\n{}", self.screen());
     }
