@@ -16,8 +16,10 @@ const MAX_SHOWN_BYTES: usize = 200;
 /// What may stand between the names of a server and of its tool.
 const SEPARATORS: [&str; 4] = [".", ":", "/", "__"];
 
+/// A server and what it lists.
+pub type OfferedList = (ServerName, Arc<Capabilities>);
 /// What each server lists, in the order of the configuration.
-pub type OfferedLists = [(ServerName, Arc<Capabilities>)];
+pub type OfferedLists = [OfferedList];
 
 /// The names and URIs that lead to an item of one server and to that of another: each with the list,
 /// and a sentence for the operator.
@@ -52,8 +54,8 @@ fn keys(kind: ListKind, lists: &Capabilities) -> Vec<Arc<str>> {
 /// `a`, and `c` of `a.b`.
 fn same_names(
     kind: ListKind,
-    (short, lists_of_short): &(ServerName, Arc<Capabilities>),
-    (long, lists_of_long): &(ServerName, Arc<Capabilities>),
+    (short, lists_of_short): &OfferedList,
+    (long, lists_of_long): &OfferedList,
     all: &OfferedLists,
 ) -> Vec<String> {
     let rest = &long.as_str()[short.as_str().len()..];

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use mcpdeck::host::{HostView, ServerState, StartStep};
-use mcpdeck::protocol::SessionEvent;
+use mcpdeck::protocol::{ListKind, SessionEvent};
 use mcpdeck::{ErrorCode, Startup};
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::fake::{World, config, name, state, until};
@@ -175,6 +176,24 @@ async fn a_tool_that_two_servers_have_is_reported_once_at_the_start() {
     let logs: Vec<String> = host.logs().tail(50).iter().map(|log| log.text.to_string()).collect();
     let reported: Vec<&String> = logs.iter().filter(|text| text.contains("is a tool of")).collect();
     assert_eq!(reported, ["`echo` is a tool of `a` too: say `b.NAME` or `a.NAME`"], "{logs:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn resources_that_two_servers_list_are_reported_together() {
+    let world = World::default();
+    let listed: Vec<_> = ["b", "a"]
+        .iter()
+        .map(|uri| json!({"uri": format!("file:///{uri}"), "name": "r"}))
+        .collect();
+    for name in ["a", "b"] {
+        let server = world.server(name);
+        server.lists.lock().unwrap().insert(ListKind::Resources, listed.clone());
+    }
+    let host = world.host(config(&[("a", &[]), ("b", &["a"])])).initialize().await.expect("starts");
+    let logs: Vec<String> = host.logs().tail(50).iter().map(|log| log.text.to_string()).collect();
+    let reported: Vec<&String> = logs.iter().filter(|text| text.contains("resources of")).collect();
+    let begin = "`file:///a`, `file:///b` are resources of `a` too: name the server";
+    assert!(matches!(&reported[..], [text] if text.starts_with(begin)), "{logs:?}");
 }
 
 #[tokio::test(start_paused = true)]

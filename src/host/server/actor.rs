@@ -447,33 +447,29 @@ impl<'a> Actor<'a> {
         let own = &self.slot.name;
         let names =
             |all: &Capabilities| all.tools.iter().map(|tool| Arc::clone(&tool.name)).collect();
-        self.warn_of_shared("sharedNames", names, |names, is_one, (others, prefix)| {
-            let are = if is_one { "is a tool" } else { "are tools" };
-            format!("{names} {are} of {others} too: say `{own}.NAME` or `{prefix}.NAME`")
+        self.warn_of_shared("sharedNames", "tool", names, |other| {
+            format!("say `{own}.NAME` or `{other}.NAME`")
         });
         let uris = |all: &Capabilities| -> Vec<Arc<str>> {
             let listed = all.resources.iter().chain(&all.templates);
             let uris: BTreeSet<_> = listed.map(|one| Arc::clone(&one.uri)).collect();
             uris.into_iter().collect()
         };
-        self.warn_of_shared("sharedUris", uris, |uris, is_one, (others, _)| {
-            let are = if is_one { "is a resource" } else { "are resources" };
-            format!(
-                "{uris} {are} of {others} too: name the server that should read it; clients of the \
-                 gateway get that of the first server in the file, and the others as \
-                 `mcpdeck://SERVER/URI`"
-            )
+        self.warn_of_shared("sharedUris", "resource", uris, |_| {
+            "name the server that should read it; clients of the gateway get that of the first \
+             server in the file, and the others as `mcpdeck://SERVER/URI`"
+                .to_owned()
         });
     }
 
-    /// Warns of names that other servers have too, server by server, and of the rest of many at once.
-    /// `sentence` is given the names, whether it is one, the other servers, and how names of theirs
-    /// begin.
+    /// Warns of the names of `noun`s that other servers have too, server by server, and of the rest of
+    /// many at once. `advice` is given the name of the other server, or a word for it.
     fn warn_of_shared(
         &self,
         action: &str,
+        noun: &str,
         names: impl Fn(&Capabilities) -> Vec<Arc<str>>,
-        sentence: impl Fn(&str, bool, (&str, &str)) -> String,
+        advice: impl Fn(&str) -> String,
     ) {
         const MAX_NAMED_ITEMS: usize = 5;
         const MAX_NAMED_SERVERS: usize = 5;
@@ -481,17 +477,20 @@ impl<'a> Actor<'a> {
         if own.is_empty() {
             return;
         }
-        let warn = |shared: &[Arc<str>], others: &str, prefix: &str| {
+        let warn = |shared: &[Arc<str>], others: &str, other: &str| {
             let named = shared.iter().take(MAX_NAMED_ITEMS).map(|name| format!("`{name}`"));
             let mut named: Vec<String> = named.collect();
             if let more @ 1.. = shared.len() - named.len() {
                 named.push(format!("{more} more"));
             }
-            let text = sentence(&named.join(", "), shared.len() == 1, (others, prefix));
+            let (named, advice) = (named.join(", "), advice(other));
+            let are =
+                if shared.len() == 1 { format!("is a {noun}") } else { format!("are {noun}s") };
+            let text = format!("{named} {are} of {others} too: {advice}");
             tracing::warn!(target: "mcpdeck::fact", server = %self.slot.name, action, "{text}");
             self.log(LogLevel::Warning, &text);
         };
-        let (mut others, mut rest) = (0, Vec::new());
+        let (mut others, mut rest) = (0, BTreeSet::new());
         for slot in self.shared.slots().values().filter(|slot| slot.name != self.slot.name) {
             let theirs = names(&slot.live().capabilities);
             let shared: Vec<_> = theirs.into_iter().filter(|name| own.contains(name)).collect();
@@ -506,7 +505,6 @@ impl<'a> Actor<'a> {
             }
         }
         if let more @ 1.. = others.saturating_sub(MAX_NAMED_SERVERS) {
-            let rest: BTreeSet<Arc<str>> = rest.into_iter().collect();
             let servers = if more == 1 { "server" } else { "servers" };
             let rest: Vec<_> = rest.into_iter().collect();
             warn(&rest, &format!("{more} more {servers}"), "SERVER");
