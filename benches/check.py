@@ -20,61 +20,13 @@ of which the kernel maps 64 KiB and more around every page that is touched. A ch
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
+
+from report import peak
+from stop import LISTS, floor_of_list, run
 
 ROUNDS = 9
-
-
-def floor(command):
-    """Seconds for the least a client can do."""
-    begun = time.perf_counter()
-    server = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-
-    def say(message):
-        server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-        server.stdin.flush()
-
-    def hear(wanted):
-        while True:
-            message = json.loads(server.stdout.readline())
-            if message.get("id") == wanted:
-                return message
-
-    client = {"name": "floor", "version": "1"}
-    say({"id": 1, "method": "initialize", "params": {
-        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}})
-    offers = hear(1)["result"]["capabilities"]
-    say({"method": "notifications/initialized"})
-    lists = {"tools": ["tools/list"], "prompts": ["prompts/list"],
-             "resources": ["resources/list", "resources/templates/list"]}
-    number = 2
-    for method in [m for key, methods in lists.items() if key in offers for m in methods]:
-        say({"id": number, "method": method, "params": {}})
-        hear(number)
-        number += 1
-    server.stdin.close()
-    server.wait()
-    return time.perf_counter() - begun
-
-
-def check(program, servers):
-    """Seconds of a check over these servers."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "mcp.json")
-        entries = {n: {"command": c[0], "args": c[1:]} for n, c in servers.items()}
-        with open(path, "w") as file:
-            json.dump({"servers": entries}, file)
-        begun = time.perf_counter()
-        done = subprocess.run([program, "--check", "--config", path], capture_output=True)
-        took = time.perf_counter() - begun
-        if done.returncode not in (0, 1):
-            sys.exit(done.stdout.decode() + done.stderr.decode())
-        return took
 
 
 def mock(program, folder, name, delay):
@@ -86,20 +38,20 @@ def mock(program, folder, name, delay):
     return [program, "mock", path]
 
 
-def peak(program, path):
-    """Largest resident set of the program itself, in MB, where the system tells."""
-    child = subprocess.Popen([program, "--check", "--config", path], stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL)
-    most = 0
-    while child.poll() is None:
-        try:
-            with open(f"/proc/{child.pid}/status") as status:
-                line = next((l for l in status if l.startswith("VmHWM")), "0 0")
-                most = max(most, int(line.split()[1]))
-        except (OSError, ValueError):
-            pass
-        time.sleep(0.002)
-    return most / 1024
+def written(folder, servers):
+    path = os.path.join(folder, "mcp.json")
+    with open(path, "w") as file:
+        json.dump({"servers": {n: {"command": c[0], "args": c[1:]} for n, c in servers.items()}}, file)
+    return path
+
+
+def compare(program, path, slowest):
+    """Medians of the least that a client can do with the slowest server, and of a check of all."""
+    floors, checks = [], []
+    for _ in range(ROUNDS):
+        floors.append(floor_of_list(slowest, os.environ, tuple(LISTS)))
+        checks.append(run(program, ["--check"], path))
+    return statistics.median(floors), statistics.median(checks)
 
 
 def main():
@@ -109,23 +61,13 @@ def main():
     program = os.path.abspath(words[0] if words else "target/dist/mcpdeck")
     with tempfile.TemporaryDirectory() as folder:
         one = own or mock(program, folder, "one", 300)
-        floors, checks = [], []
-        for _ in range(ROUNDS):
-            floors.append(floor(one))
-            checks.append(check(program, {"one": one}))
-        least, ours = statistics.median(floors), statistics.median(checks)
+        least, ours = compare(program, written(folder, {"one": one}), one)
         print(f"one server   floor {least:.3f} s   check {ours:.3f} s   ratio {ours / least:.2f}")
         ten = {f"s{n}": mock(program, folder, f"s{n}", 100 * n) for n in range(1, 11)}
-        slowest, together = [], []
-        for _ in range(ROUNDS):
-            slowest.append(floor(ten["s10"]))
-            together.append(check(program, ten))
-        least, ours = statistics.median(slowest), statistics.median(together)
+        path = written(folder, ten)
+        least, ours = compare(program, path, ten["s10"])
         print(f"ten servers  slowest {least:.3f} s   check {ours:.3f} s   ratio {ours / least:.2f}")
-        path = os.path.join(folder, "mcp.json")
-        with open(path, "w") as file:
-            json.dump({"servers": {n: {"command": c[0], "args": c[1:]} for n, c in ten.items()}}, file)
-        print(f"memory       {peak(program, path):.1f} MB at most")
+        print(f"memory       {peak([program, '--check', '--config', path]):.1f} MB at most")
 
 
 if __name__ == "__main__":

@@ -10,16 +10,16 @@ counted. With MCPDECK_BENCH_ROWS=FILE each figure is added to FILE for `benches/
 import http.client
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.parse
 
+from report import state
+
 ROUNDS = 7
 STARTED = 10
-TOKEN = "token"
 
 
 class Service:
@@ -29,7 +29,7 @@ class Service:
         path = os.path.join(folder, "mcp.json")
         with open(path, "w") as file:
             json.dump({"servers": servers}, file)
-        token = os.path.join(folder, TOKEN)
+        token = os.path.join(folder, "token")
         self.begun = time.perf_counter()
         self.child = subprocess.Popen(
             [program, "serve", "--listen", "127.0.0.1:0", "-c", path, "--token-file", token],
@@ -70,22 +70,6 @@ class Service:
         return time.perf_counter() - begun
 
 
-def state(what, unit, values, goal):
-    values.sort()
-    quarter = len(values) // 4
-    low, middle, high = values[quarter], statistics.median(values), values[-1 - quarter]
-    verdict = "met" if high <= goal else "missed" if low > goal else \
-        "no verdict, the spread is wider than the difference"
-    print(f"{what}: {middle:.2f} {unit} ({low:.2f} to {high:.2f}, {len(values)} runs); "
-          f"goal <= {goal}: {verdict}", flush=True)
-    if rows := os.environ.get("MCPDECK_BENCH_ROWS"):
-        with open(rows, "a") as file:
-            json.dump({"what": what, "against": "", "unit": unit, "median": middle, "low": low,
-                       "high": high, "runs": len(values), "goal": f"<= {goal}", "verdict": verdict},
-                      file)
-            file.write("\n")
-
-
 def main():
     words = sys.argv[1:]
     program = os.path.abspath(words[0] if words else "target/dist/mcpdeck")
@@ -109,10 +93,10 @@ def main():
                 service.ask("POST", f"/tools/s{n}__look_up/call", {"arguments": {}})
             asleep.append(service.memory())
             service.quit()
-    state("200 servers, ready", "s", ready, 5.7)
-    state("200 servers, memory", "MB", many, 44)
-    state("200 servers, stopped", "s", stopped, 0.9)
-    state(f"1,000 servers, asleep but for {STARTED}, memory", "MB", asleep, 60)
+    state("200 servers, ready", ready, 5.7, "s")
+    state("200 servers, memory", many, 44, "MB")
+    state("200 servers, stopped", stopped, 0.9, "s")
+    state(f"1,000 servers, asleep but for {STARTED}, memory", asleep, 60, "MB")
 
 
 if __name__ == "__main__":

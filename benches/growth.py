@@ -20,6 +20,8 @@ import sys
 import tempfile
 import urllib.parse
 
+from report import state
+
 ROUNDS = 3
 GOAL = 1.1
 TICK = os.sysconf("SC_CLK_TCK")
@@ -170,26 +172,11 @@ SIZES = {
 }
 
 
-def state(name, sizes, costs):
-    """Prints the costs and the exponent of the last step, of each round."""
-    exponents = []
+def exponents(sizes, costs):
+    """The exponent of the last step, of each round."""
     for least, *_, before, last in zip(*costs):
         grown = max(last - least, 1e-4) / max(before - least, 1e-4)
-        exponents.append(math.log(grown) / math.log(sizes[-1] / sizes[-2]))
-    medians = [statistics.median(c) for c in costs]
-    exponents.sort()
-    low, middle, high = exponents[0], statistics.median(exponents), exponents[-1]
-    verdict = "met" if high <= GOAL else "missed" if low > GOAL else \
-        "no verdict, the spread is wider than the difference"
-    steps = ", ".join(f"{size:,}: {cost:.3f} s" for size, cost in zip(sizes, medians))
-    print(f"{name}: exponent {middle:.2f} ({low:.2f} to {high:.2f}, {len(exponents)} runs); "
-          f"goal <= {GOAL}: {verdict}\n    {steps}", flush=True)
-    if rows := os.environ.get("MCPDECK_BENCH_ROWS"):
-        with open(rows, "a") as file:
-            json.dump({"what": f"growth with {name}, {sizes[-2]:,} to {sizes[-1]:,}", "against": "",
-                       "unit": "exponent", "median": middle, "low": low, "high": high,
-                       "runs": len(exponents), "goal": f"<= {GOAL}", "verdict": verdict}, file)
-            file.write("\n")
+        yield math.log(grown) / math.log(sizes[-1] / sizes[-2])
 
 
 def main():
@@ -203,7 +190,12 @@ def main():
             measure, sizes = getattr(bench, name), SIZES[name]
             # By turns, so that what the machine does meanwhile meets every size.
             rounds = [[measure(size) for size in sizes] for _ in range(ROUNDS)]
-            state(name, sizes, list(zip(*rounds)))
+            costs = list(zip(*rounds))
+            state(f"growth with {name}, {sizes[-2]:,} to {sizes[-1]:,}", exponents(sizes, costs), GOAL,
+                  "exponent")
+            medians = [statistics.median(c) for c in costs]
+            steps = ", ".join(f"{size:,}: {cost:.3f} s" for size, cost in zip(sizes, medians))
+            print(f"    {steps}", flush=True)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 
+from report import state
+
 ROUNDS = 7
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LISTS = {
@@ -121,23 +123,6 @@ def published():
 GOAL = 1.1
 
 
-def line(server, verb, floors, ours):
-    ratios = sorted(ours[n] / floors[n] for n in range(len(ours)))
-    quarter = len(ratios) // 4
-    low, middle, high = ratios[quarter], statistics.median(ratios), ratios[-1 - quarter]
-    verdict = "met" if high <= GOAL else "missed" if low > GOAL else \
-        "no verdict, the spread is wider than the difference"
-    print(f"{server:<20} {verb:<6} floor {statistics.median(floors):.3f} s   "
-          f"{statistics.median(ours):.3f} s   ratio {middle:.2f}   ({low:.2f} to {high:.2f}, "
-          f"{len(ratios)} runs); goal <= {GOAL}: {verdict}", flush=True)
-    if rows := os.environ.get("MCPDECK_BENCH_ROWS"):
-        with open(rows, "a") as file:
-            file.write(json.dumps({
-                "what": f"`{verb}` of {server}", "against": "the floor", "unit": "", "median": middle,
-                "low": low, "high": high, "runs": len(ratios), "goal": f"<= {GOAL}",
-                "verdict": verdict}) + "\n")
-
-
 def main():
     words = sys.argv[1:]
     given = {n: shlex.split(c) for n, c in (w.split("=", 1) for w in words if "=" in w)}
@@ -163,7 +148,10 @@ def main():
                 for _ in range(ROUNDS):
                     floors.append(least())
                     ours.append(run(program, words, path))
-                line(name, verb, floors, ours)
+                print(f"{name} {verb}: floor {statistics.median(floors):.3f} s, "
+                      f"{statistics.median(ours):.3f} s", flush=True)
+                ratios = [our / floor for our, floor in zip(ours, floors)]
+                state(f"`{verb}` of {name}", ratios, GOAL, against="the floor")
 
 
 if __name__ == "__main__":
