@@ -55,36 +55,55 @@ pub fn complain(message: &str) {
     let _ = writeln!(io::stderr().lock(), "mcpdeck: {message}");
 }
 
-/// Most notices that are remembered as written.
+/// Most notices that are remembered as written, and as many warnings.
 const MAX_KNOWN_NOTICES: usize = 1_024;
 
-/// What was written of notices.
-struct WrittenNotices {
-    reader: NoticeReader,
-    known: BTreeSet<SafeText>,
+/// What was written of notices, and of warnings that say the same. Which of the two comes first is
+/// up to the threads that tell and warn.
+#[derive(Default)]
+struct ToldNotices {
+    notices: BTreeSet<SafeText>,
+    /// Warnings whose notice is not written yet.
+    warnings: BTreeSet<SafeText>,
 }
 
-static NOTICES: LazyLock<Mutex<WrittenNotices>> = LazyLock::new(|| {
-    let reader = NoticeReader::from_start();
-    Mutex::new(WrittenNotices { reader, known: BTreeSet::new() })
-});
+impl ToldNotices {
+    /// Takes a notice. Returns whether it is to be written: always, unless its warning was.
+    fn takes_notice(&mut self, notice: &SafeText) -> bool {
+        Self::remember(&mut self.notices, notice);
+        !self.warnings.remove(notice)
+    }
+
+    /// Takes a warning. Returns whether it is to be written: unless a notice said it.
+    fn takes_warning(&mut self, warning: &SafeText) -> bool {
+        let is_new = !self.notices.contains(warning);
+        if is_new {
+            Self::remember(&mut self.warnings, warning);
+        }
+        is_new
+    }
+
+    fn remember(known: &mut BTreeSet<SafeText>, text: &SafeText) {
+        if known.len() < MAX_KNOWN_NOTICES {
+            known.insert(text.clone());
+        }
+    }
+}
+
+static NOTICES: LazyLock<Mutex<(NoticeReader, ToldNotices)>> =
+    LazyLock::new(|| Mutex::new((NoticeReader::from_start(), ToldNotices::default())));
 
 /// Writes what the operator must hear about files with secrets or rights, each notice once.
 pub fn notices() {
-    let mut written = NOTICES.lock();
-    for notice in written.reader.read() {
-        complain(&notice);
-        if written.known.len() < MAX_KNOWN_NOTICES {
-            written.known.insert(notice);
-        }
-    }
+    let (reader, written) = &mut *NOTICES.lock();
+    reader.read().iter().filter(|notice| written.takes_notice(notice)).for_each(|it| complain(it));
 }
 
 /// Writes a warning of the policy, unless it was written as a notice about its file.
 pub fn notice(text: &str) {
     notices();
     let text = SafeText::line(text);
-    if !NOTICES.lock().known.contains(&text) {
+    if NOTICES.lock().1.takes_warning(&text) {
         complain(&text);
     }
 }
@@ -425,6 +444,26 @@ mod content_tests {
 
 #[cfg(test)]
 mod tests {
+    use super::{SafeText, ToldNotices};
+
+    #[test]
+    fn what_a_notice_and_a_warning_say_is_written_once_each_time() {
+        let text = SafeText::line("the file is broken");
+        for begins_with_warning in [true, false] {
+            let mut written = ToldNotices::default();
+            let mut first = 0;
+            if begins_with_warning {
+                first += i32::from(written.takes_warning(&text));
+            }
+            first += i32::from(written.takes_notice(&text));
+            first += i32::from(written.takes_warning(&text));
+            assert_eq!(first, 1);
+            // The same happens again.
+            let again = [written.takes_warning(&text), written.takes_notice(&text)];
+            assert_eq!(again, [false, true]);
+        }
+    }
+
     #[test]
     fn numbers_below_a_title_stand_to_the_right() {
         let rows = [["server", "tools"], ["files", "14"], ["gone", "-"]];
