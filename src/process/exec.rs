@@ -1,41 +1,79 @@
-//! Child setup between `fork` and `exec`: the only `unsafe` code on Unix.
+//! What a server process does to itself before it executes its program, and how it is started where a
+//! copy of the host does that.
 
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{self, Command};
 
-use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, setrlimit};
 
-/// Sets up the child between `fork` and `exec`: a session of its own without a controlling
-/// terminal, the parent-death signal (Linux) and the resource limits.
-pub(super) fn prepare(
-    command: &mut Command,
+/// The host's ends of stdin, stdout and stderr of a child.
+pub(super) type ChildPipes = (process::ChildStdin, process::ChildStdout, process::ChildStderr);
+
+/// What a child does to itself before it executes its program: a session of its own without a
+/// controlling terminal, the parent-death signal (Linux) and the resource limits.
+pub(super) struct ChildSetup {
+    host: Pid,
     death_signal: Option<Signal>,
     limits: Vec<(Resource, Rlimit)>,
-) {
-    let host = rustix::process::getpid();
-    let before_exec = move || {
+}
+
+impl ChildSetup {
+    pub(super) fn new(death_signal: Option<Signal>, limits: Vec<(Resource, Rlimit)>) -> Self {
+        Self { host: rustix::process::getpid(), death_signal, limits }
+    }
+
+    /// Makes system calls only: no allocation, no lock, no panic.
+    pub(super) fn apply(&self) -> rustix::io::Result<()> {
         rustix::process::setsid()?;
         #[cfg(target_os = "linux")]
-        if death_signal.is_some() {
-            rustix::process::set_parent_process_death_signal(death_signal)?;
+        if self.death_signal.is_some() {
+            rustix::process::set_parent_process_death_signal(self.death_signal)?;
             // The host may have died before the line above; then the signal would never come.
-            if rustix::process::getppid() != Some(host) {
-                return Err(rustix::io::Errno::SRCH.into());
+            if rustix::process::getppid() != Some(self.host) {
+                return Err(rustix::io::Errno::SRCH);
             }
         }
         #[cfg(not(target_os = "linux"))]
-        let _ = (death_signal, host);
-        for (resource, limit) in &limits {
+        let _ = (self.death_signal, self.host);
+        for (resource, limit) in &self.limits {
             setrlimit(*resource, *limit)?;
         }
         Ok(())
-    };
-    #[expect(
-        unsafe_code,
-        reason = "there is no safe way to act between fork and exec; the closure makes system calls \
-                  only: no allocation, no lock, no panic"
-    )]
-    unsafe {
-        command.pre_exec(before_exec);
     }
+
+    /// Has a command do this between `fork` and `exec`.
+    pub(super) fn before_exec(self, command: &mut Command) {
+        #[expect(unsafe_code, reason = "there is no safe way to act between fork and exec")]
+        // SAFETY: after `fork` only system calls are made.
+        unsafe {
+            command.pre_exec(move || self.apply().map_err(Into::into));
+        }
+    }
+}
+
+/// Starts a program with pipes for its streams; `mark` is added to its environment. Returns its
+/// process, which the caller has to reap.
+///
+/// # Errors
+/// Those of the system, also those of the child up to its program.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn spawn(
+    launch: &super::resolve::Launch,
+    mark: &str,
+    setup: ChildSetup,
+) -> std::io::Result<(Pid, ChildPipes)> {
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.args).current_dir(&launch.cwd);
+    command.env_clear().envs(launch.env.iter().map(|(name, value)| (name, value)));
+    command.env(super::environment::MARK, mark);
+    let piped = process::Stdio::piped;
+    command.stdin(piped()).stdout(piped()).stderr(piped());
+    setup.before_exec(&mut command);
+    let mut child = command.spawn()?;
+    let (Some(stdin), Some(stdout), Some(stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(std::io::Error::other("a pipe of the child is missing"));
+    };
+    Ok((Pid::from_child(&child), (stdin, stdout, stderr)))
 }

@@ -130,7 +130,7 @@ fn shell(args: &[&str]) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(args).current_dir("/").env_clear();
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    super::exec::prepare(&mut command, None, Vec::new());
+    super::exec::ChildSetup::new(None, Vec::new()).before_exec(&mut command);
     command
 }
 

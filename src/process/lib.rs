@@ -35,6 +35,8 @@ mod family;
 #[cfg(unix)]
 mod guardian;
 mod ladder;
+#[cfg(target_os = "linux")]
+mod linux;
 mod pipes;
 mod resolve;
 #[cfg(unix)]

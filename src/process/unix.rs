@@ -4,32 +4,39 @@
 //! id, and with it the id of its session and group, so that every signal sent before
 //! [`Leader::reap`] reaches the right processes or none.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{io, process};
 
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, getrlimit,
+    kill_process_group, waitpid,
 };
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::census::ProcessRow;
 use super::context::KILL_TIMEOUT;
-use super::exec::prepare;
+#[cfg(not(target_os = "linux"))]
+use super::exec;
+use super::exec::{ChildPipes, ChildSetup};
 use super::family::Family;
 use super::guardian::{self, Guardian};
+#[cfg(target_os = "linux")]
+use super::linux as exec;
 use super::resolve::{Launch, SpawnError, refused};
-use super::{census, environment, family, spawner};
+use super::{census, family, spawner};
 use config::ProcessLimits;
 
 /// A server's first process. Dropping one that was not reaped kills its family.
 pub(super) struct Leader {
     pid: Pid,
-    child: Option<Child>,
     family: Arc<Family>,
+    /// Whether it is reaped, or left to another process.
+    is_reaped: bool,
 }
 
 /// The host's end of an output pipe.
@@ -46,7 +53,7 @@ pub(super) async fn start(
     outlives_host: bool,
 ) -> Result<(Leader, (ChildStdin, ChildStdout, ChildStderr)), SpawnError> {
     let (launch, result) = spawner::run(move |guardian| {
-        let result = fork(&launch, guardian, outlives_host);
+        let result = spawn(&launch, guardian, outlives_host);
         (launch, result)
     })
     .await
@@ -58,26 +65,14 @@ pub(super) async fn start(
     result.and_then(convert).map_err(|error| refused(&launch, &error))
 }
 
-type ChildPipes = (process::ChildStdin, process::ChildStdout, process::ChildStderr);
-
 /// Runs on the spawner thread. If the caller is gone, dropping the result kills the child.
-fn fork(
+fn spawn(
     launch: &Launch,
     guardian: &mut Guardian,
     outlives_host: bool,
 ) -> io::Result<(Leader, ChildPipes)> {
     let guarded = guardian.ensure();
     let mark = family::new_mark();
-    let mut command = Command::new(&launch.program);
-    command
-        .args(&launch.args)
-        .current_dir(&launch.cwd)
-        .env_clear()
-        .envs(launch.env.iter().map(|(name, value)| (name, value)))
-        .env(environment::MARK, &mark)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
     // With a guardian, the death of the host means SIGTERM, then SIGKILL a moment later, so that a
     // server may finish the file it is writing. Without one, nothing would send the second signal.
     let death_signal = match (guarded, outlives_host) {
@@ -85,16 +80,12 @@ fn fork(
         (true, false) => Some(Signal::TERM),
         (false, _) => Some(Signal::KILL),
     };
-    prepare(&mut command, death_signal, limits(&launch.limits));
-    let mut child = command.spawn()?;
-    guardian.guard(child.id());
-    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (pid, family) = (Pid::from_child(&child), Family::new(child.id(), &mark));
-    let leader = Leader { pid, family, child: Some(child) };
-    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-        return Err(io::Error::other("a pipe of the child is missing"));
-    };
-    Ok((leader, (stdin, stdout, stderr)))
+    let setup = ChildSetup::new(death_signal, limits(&launch.limits));
+    let (pid, pipes) = exec::spawn(launch, &mark, setup)?;
+    let group = pid.as_raw_nonzero().get().unsigned_abs();
+    guardian.guard(group);
+    let leader = Leader { pid, family: Family::new(group, &mark), is_reaped: false };
+    Ok((leader, pipes))
 }
 
 /// The limits to set, capped at the host's own hard limits: exceeding those is an error, and the
@@ -139,9 +130,13 @@ impl Leader {
 
     /// Waits until the leader is dead. Does not reap it. Cancel-safe.
     ///
-    /// Checks on every SIGCHLD of the host; a check costs one system call. (A pidfd would wake this
-    /// task alone, but registering one with the runtime is `unsafe` and Linux only.)
+    /// Where the system has handles of processes, the end of one wakes this task alone; elsewhere the
+    /// leader is looked at on every SIGCHLD of the host.
     pub(super) async fn dead(&self) {
+        #[cfg(target_os = "linux")]
+        if let Ok(handle) = exec::handle(self.pid) {
+            let _ = handle.readable().await;
+        }
         let mut children = signal(SignalKind::child());
         while !self.is_dead() {
             match &mut children {
@@ -200,7 +195,7 @@ impl Leader {
         let group = self.pid();
         // Waits for the guardian, so that no child of ours is left after the last server.
         let _ = spawner::run(move |guardian| guardian.release(group)).await;
-        self.child.take()?.wait().ok()
+        self.take().and_then(reap)
     }
 
     /// Leaves the family to the guardian: SIGTERM after `term` (`None`: it was sent), SIGKILL after
@@ -210,7 +205,7 @@ impl Leader {
         let handed = spawner::run(move |guardian| guardian.hand_over(group, term, kill)).await;
         let handed = handed.unwrap_or(false);
         if handed {
-            self.child = None;
+            self.is_reaped = true;
         }
         handed
     }
@@ -225,17 +220,29 @@ impl Leader {
         let _ = spawner::run(move |_| outputs.into_iter().try_for_each(read_on)).await;
     }
 
+    /// Its process, for the one who reaps it.
+    fn take(&mut self) -> Option<Pid> {
+        (!std::mem::replace(&mut self.is_reaped, true)).then_some(self.pid)
+    }
+
     /// Gives up on a leader that cannot be killed (uninterruptible in the kernel). It is reaped if
     /// it exits after all.
     pub(super) fn abandon(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
+        let Some(child) = self.take() else { return };
         let group = self.pid();
         // Without a thread the zombie stays until the host ends; the guardian keeps the group.
         sweep(&self.family, move |_| {
-            let _ = child.wait();
+            let _ = reap(child);
             let _ = spawner::post(Box::new(move |guardian| guardian.release(group)));
         });
     }
+}
+
+/// Waits for the end of a child, which frees its process id.
+fn reap(child: Pid) -> Option<ExitStatus> {
+    let ended = || waitpid(Some(child), WaitOptions::empty());
+    let (_, status) = rustix::io::retry_on_intr(ended).ok().flatten()?;
+    Some(ExitStatus::from_raw(status.as_raw()))
 }
 
 /// Kills what is left of a family, then calls `then` with those that could not be killed. Runs on a
@@ -248,7 +255,7 @@ fn sweep(family: &Arc<Family>, then: impl FnOnce(Vec<ProcessRow>) + Send + 'stat
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        if self.child.is_some() {
+        if !self.is_reaped {
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
         self.abandon();
@@ -276,6 +283,5 @@ fn send(_: &ProcessRow, _: Signal) {}
 
 /// Exit code and signal number of a status.
 pub(super) fn code_and_signal(status: ExitStatus) -> (Option<i32>, Option<i32>) {
-    use std::os::unix::process::ExitStatusExt;
     (status.code(), status.signal())
 }

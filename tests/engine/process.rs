@@ -245,6 +245,28 @@ async fn a_server_has_no_controlling_terminal_and_leads_its_own_session() {
 }
 
 #[tokio::test]
+async fn a_server_starts_with_every_signal_let_through() {
+    // This program ignores SIGPIPE, as programs in Rust do, and handles another signal.
+    let _handled = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child());
+    let mask = |process: &str, key: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("it is there");
+        u64::from_str_radix(line.trim(), 16).expect("hexadecimal")
+    };
+    let sigpipe = 1 << 12;
+    let ignored = mask("self", "SigIgn:");
+    assert!(ignored & sigpipe != 0 && mask("self", "SigCgt:") != 0);
+    let server = deck("signals").start(&shell("exec cat")).await;
+    let pid = server.process.pid().to_string();
+    let expected = [("SigBlk:", 0), ("SigIgn:", ignored & !sigpipe), ("SigCgt:", 0)];
+    // Until the shell has become the program, it has handlers of its own.
+    until("all is as it was before this program", || {
+        expected.iter().all(|(key, signals)| mask(&pid, key) == *signals)
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_server_sees_the_safe_list_its_own_variables_and_its_mark_only() {
     let mut config = shell("env | sed 's/=.*//' | sort | tr '\\n' ' '; echo; cat");
     config.env.insert("MINE".into(), mcpdeck::base::secret::Secret::new("1"));
