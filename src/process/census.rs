@@ -1,8 +1,8 @@
 //! The process table: one scan of `/proc`, shared by all concurrent callers.
 //!
-//! Two hundred servers that stop together request it two hundred times, and a scan costs some ten
+//! A thousand servers that stop together request it a thousand times, and a scan costs some ten
 //! microseconds per process on the machine. So requests that arrive during a scan wait for the next
-//! one and share it. On Windows the table holds the processes of our jobs; elsewhere it is empty.
+//! one and share it, and after one that many have shared there is a pause in which more gather. On Windows the table holds the processes of our jobs; elsewhere it is empty.
 //!
 //! Read here and not with `procfs`, which opens the folder of each process before its file and parses
 //! every field: a stop waits for a scan, so its time counts.
@@ -13,6 +13,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 #[cfg(unix)]
 use std::sync::OnceLock;
+#[cfg(unix)]
+use std::time::Instant;
 
 #[cfg(unix)]
 use futures::FutureExt as _;
@@ -76,20 +78,41 @@ impl FromIterator<ProcessRow> for ProcessTable {
 
 /// A scan that has not begun yet, shared by all callers until then.
 #[cfg(unix)]
-static NEXT: Mutex<Option<Shared<BoxFuture<'static, Arc<ProcessTable>>>>> = Mutex::new(None);
+struct NextScan {
+    table: Shared<BoxFuture<'static, Arc<ProcessTable>>>,
+    callers: usize,
+}
+
+#[cfg(unix)]
+static NEXT: Mutex<Option<NextScan>> = Mutex::new(None);
+
+/// Callers of one scan from which on the next waits.
+#[cfg(unix)]
+const MIN_CROWD_CALLERS: usize = 16;
+/// How much longer than the scan before it waits then.
+#[cfg(unix)]
+const CROWD_REST: u32 = 8;
 
 /// The result of a scan that begins after this call. Empty when no thread can be spawned for it.
 #[cfg(unix)]
 pub(super) async fn take() -> Arc<ProcessTable> {
-    static READING: Mutex<()> = Mutex::new(());
+    /// When the next scan may begin.
+    static READING: Mutex<Option<Instant>> = Mutex::new(None);
     let table = {
         let mut next = NEXT.lock();
         if next.is_none() {
             let (sender, table) = oneshot::channel();
             let read = move || {
-                let _one_at_a_time = READING.lock();
-                *NEXT.lock() = None;
+                let mut begins = READING.lock();
+                if let Some(begins) = begins.take() {
+                    std::thread::park_timeout(begins.saturating_duration_since(Instant::now()));
+                }
+                let callers = NEXT.lock().take().map_or(0, |scan| scan.callers);
+                let began = Instant::now();
                 let _ = sender.send(Arc::new(read()));
+                if callers >= MIN_CROWD_CALLERS {
+                    *begins = Some(Instant::now() + began.elapsed() * CROWD_REST);
+                }
             };
             // A thread, not the runtime's pool: a runtime that is dropped with the job still queued
             // would leave every later caller waiting.
@@ -97,9 +120,13 @@ pub(super) async fn take() -> Arc<ProcessTable> {
             if thread.spawn(read).is_err() {
                 return Arc::default();
             }
-            *next = Some(table.map(Result::unwrap_or_default).boxed().shared());
+            let table = table.map(Result::unwrap_or_default).boxed().shared();
+            *next = Some(NextScan { table, callers: 0 });
         }
-        next.clone()
+        next.as_mut().map(|scan| {
+            scan.callers += 1;
+            scan.table.clone()
+        })
     };
     match table {
         Some(table) => table.await,
