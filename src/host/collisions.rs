@@ -21,6 +21,19 @@ pub type OfferedList = (ServerName, Arc<Capabilities>);
 /// What each server lists, in the order of the configuration.
 pub type OfferedLists = [OfferedList];
 
+/// Whether a server with these lists may have any collision with others of these names: looking for
+/// them is at all lists.
+pub fn may_collide<'a>(
+    of: &ServerName,
+    own: &Capabilities,
+    mut all: impl Iterator<Item = &'a ServerName>,
+) -> bool {
+    let of = of.as_str();
+    let is_related = |other: &str| other != of && (other.starts_with(of) || of.starts_with(other));
+    let has_uris = !own.resources.is_empty() || !own.templates.is_empty();
+    has_uris || all.any(|other| is_related(other.as_str()))
+}
+
 /// The names and URIs that lead to an item of one server and to that of another: each with the list,
 /// and a sentence for the operator.
 pub fn collisions(of: &ServerName, all: &OfferedLists) -> Vec<(ListKind, String)> {
@@ -189,6 +202,9 @@ mod tests {
         let expected = "the resource `f:2` is listed by several servers: clients of the gateway \
                         read that of `x`, and that of `y` as `mcpdeck://y/f:2`";
         assert_eq!(reported("y", &all), [expected]);
+        let names = all.each_ref().map(|(name, _)| ServerName::new(name));
+        assert!(may_collide(&names[1], &all[1].1, names.iter()));
+        assert!(!may_collide(&names[1], &Capabilities::default(), names.iter()));
         assert_eq!(reported("x", &all), [expected]);
     }
 }

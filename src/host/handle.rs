@@ -218,7 +218,7 @@ impl Host {
     }
 
     fn account(&self, server: &ServerName) -> Result<(Arc<Slot>, Arc<Authorizer>), Error> {
-        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        let slot = self.inner.shared.server(server)?;
         let auth = slot.account.authorizer().ok_or_else(|| {
             let message = format!("`{server}` needs no sign-in");
             Error::new(ErrorCode::Configuration, message)
@@ -233,7 +233,7 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::Configuration`] for an unknown server.
     pub fn reset_breaker(&self, server: &ServerName, tool: Option<&str>) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        let slot = self.inner.shared.server(server)?;
         if let Some(fact) = slot.close_breaker(tool, self.inner.shared.clock.now()) {
             self.inner.shared.facts.post(server, fact);
         }
@@ -250,7 +250,7 @@ impl Host {
         server: &ServerName,
         item: Option<(ListKind, SafeText)>,
     ) -> Result<(), Error> {
-        self.inner.shared.routes().server(server)?;
+        self.inner.shared.server(server)?;
         self.inner.shared.facts.post(server, Fact::ChangesSeen { item });
         Ok(())
     }
@@ -260,7 +260,7 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::ServerUnavailable`], or the error of the first list that failed.
     pub async fn refresh(&self, server: &ServerName) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        let slot = self.inner.shared.server(server)?;
         let (done, wait) = oneshot::channel();
         send(&slot, Command::Refresh(done))?;
         let result = wait.await.unwrap_or_else(|_| Err(slot.live().unavailable()));
@@ -331,7 +331,7 @@ impl Host {
         kind: RuleKind,
         rule: Option<SessionRule>,
     ) -> Result<(), Error> {
-        self.inner.shared.routes().server(server)?;
+        self.inner.shared.server(server)?;
         self.inner.shared.approvals.set_rule(server, kind, rule);
         Ok(())
     }
@@ -392,7 +392,7 @@ impl Host {
         server: &ServerName,
         input: LifecycleInput,
     ) -> Result<Arc<Slot>, Error> {
-        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        let slot = self.inner.shared.server(server)?;
         let (done, taken) = oneshot::channel();
         send(&slot, Command::Control(input, done))?;
         let _ = taken.await;
@@ -652,7 +652,7 @@ impl Host {
         params: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let slot = self.inner.shared.routes().server(server).cloned();
+        let slot = self.inner.shared.server(server);
         let reference = |key: &str| params.pointer(&format!("/ref/{key}")).and_then(Value::as_str);
         let what = match reference("uri") {
             Some(uri) => (TargetKind::Resource, uri),
@@ -739,7 +739,7 @@ impl Host {
         params: Value,
         options: CallOptions,
     ) -> Result<CallOutcome, Error> {
-        let slot = self.inner.shared.routes().server(server).cloned();
+        let slot = self.inner.shared.server(server);
         let (point, what) = (&self.inner.shared.policy, (TargetKind::Resource, uri));
         let found = point.direct(options.principal(), PolicyAction::Read, what, slot);
         let (slot, admission) = routed(method, uri, found)?;
@@ -799,7 +799,7 @@ impl Host {
                            read and prompt are decided by it";
             return fail(ErrorCode::PermissionDenied, message);
         }
-        let slot = self.inner.shared.routes().server(server).cloned();
+        let slot = self.inner.shared.server(server);
         let slot = routed("request", server.as_str(), slot)?;
         let request = Request::Raw { method: Arc::clone(&method), params };
         let start = self.start_deadline(&options);
@@ -813,7 +813,7 @@ impl Host {
     /// # Errors
     /// As [`Host::call_tool_with`].
     pub async fn subscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        let slot = self.inner.shared.server(server)?;
         if slot.live().config.exchange().is_some_and(|exchange| !exchange.others) {
             // The session that would hear of changes is nobody's.
             return Err(nobody().server(server));
@@ -843,7 +843,7 @@ impl Host {
     /// # Errors
     /// As [`Host::call_tool_with`].
     pub async fn unsubscribe_resource(&self, server: &ServerName, uri: &str) -> Result<(), Error> {
-        if self.inner.shared.routes().server(server)?.subscribed(uri, -1) > 0 {
+        if self.inner.shared.server(server)?.subscribed(uri, -1) > 0 {
             return Ok(());
         }
         self.ask(server, Request::Unsubscribe { uri: uri.into() }).await.map(drop)
@@ -854,7 +854,7 @@ impl Host {
     /// # Errors
     /// As [`Host::call_tool_with`].
     pub async fn set_log_level(&self, server: &ServerName, level: LogLevel) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        let slot = self.inner.shared.server(server)?;
         slot.set_log_level(level);
         if slot.live().is_asleep() {
             return Ok(());
@@ -867,7 +867,7 @@ impl Host {
     /// # Errors
     /// [`config::error::ErrorCode::Configuration`] for an unknown server.
     pub fn set_roots(&self, server: &ServerName, roots: Vec<RootConfig>) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        let slot = self.inner.shared.server(server)?;
         self.inner.shared.approvals.set_roots(server, roots);
         if let Some(session) = &slot.live().session {
             tokio::spawn(session.roots_changed());
@@ -961,7 +961,7 @@ impl Host {
         server: &ServerName,
         options: &CallOptions,
     ) -> Result<(), Error> {
-        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        let slot = self.inner.shared.server(server)?;
         let options = CallOptions { server: Some(server.clone()), ..options.clone() };
         slot.wake(self.start_deadline(&options).deadline).await?;
         self.inner.shared.facts.flush().await;
@@ -1049,7 +1049,7 @@ impl Host {
     /// Sends a request of the host.
     async fn ask(&self, server: &ServerName, request: Request) -> Result<protocol::Payload, Error> {
         let shared = &self.inner.shared;
-        let slot = Arc::clone(shared.routes().server(server)?);
+        let slot = shared.server(server)?;
         let options = CallOptions { server: Some(server.clone()), ..CallOptions::default() };
         slot.wake(self.start_deadline(&options).deadline).await?;
         let live = slot.live();

@@ -32,6 +32,23 @@ pub struct Routes {
     templates: Vec<(Arc<str>, Arc<Slot>)>,
 }
 
+/// The server of a name among all.
+///
+/// # Errors
+/// [`ErrorCode::Configuration`] with the known names, the most similar first.
+pub fn find_server<'a>(slots: &'a Slots, name: &ServerName) -> Result<&'a Arc<Slot>, Error> {
+    const MAX_SERVERS_NAMED: usize = 20;
+    slots.get(name).ok_or_else(|| {
+        let likeness = |known: &&ServerName| strsim::jaro_winkler(name.as_str(), known.as_str());
+        let mut known: Vec<&ServerName> = slots.keys().collect();
+        known.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
+        known.truncate(MAX_SERVERS_NAMED);
+        Error::new(ErrorCode::Configuration, format!("no server `{name}`"))
+            .help("`mcpdeck list` shows the servers")
+            .candidates(known)
+    })
+}
+
 impl Routes {
     /// Builds the routes from the lists of every server.
     pub fn build(slots: &Slots) -> Self {
@@ -71,19 +88,9 @@ impl Routes {
     /// A server by name.
     ///
     /// # Errors
-    /// [`ErrorCode::Configuration`] with the known names, the most similar first.
+    /// As [`find_server`].
     pub fn server(&self, name: &ServerName) -> Result<&Arc<Slot>, Error> {
-        const MAX_SERVERS_NAMED: usize = 20;
-        self.slots.get(name).ok_or_else(|| {
-            let likeness =
-                |known: &&ServerName| strsim::jaro_winkler(name.as_str(), known.as_str());
-            let mut known: Vec<&ServerName> = self.slots.keys().collect();
-            known.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
-            known.truncate(MAX_SERVERS_NAMED);
-            Error::new(ErrorCode::Configuration, format!("no server `{name}`"))
-                .help("`mcpdeck list` shows the servers")
-                .candidates(known)
-        })
+        find_server(&self.slots, name)
     }
 
     /// The servers that are being started and may list what cannot be found: the one that `asked`

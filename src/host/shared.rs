@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::server::memory::Memory;
@@ -16,12 +17,13 @@ use crate::approvals::queue::ApprovalQueue;
 use crate::cache::Cache;
 use crate::policy::CheckPoint;
 use crate::projector::Facts;
-use crate::router::Routes;
+use crate::router::{Routes, find_server};
 use crate::server::connect::Connector;
 use crate::server::slot::{Slot, Slots};
 use crate::validators::Validators;
-use base::{Clock, LogRecord, Ring};
+use base::{Clock, LogRecord, Ring, ServerName};
 use config::ServerConfig;
+use config::error::Error;
 use protocol::{CallId, Era, Notice, TrafficRecord};
 
 /// Shared state of a host.
@@ -55,10 +57,19 @@ pub struct HostShared {
     /// Ends the grace period of calls in flight: the host is stopping.
     pub hurry: CancellationToken,
     slots: RwLock<Arc<Slots>>,
-    routes: RwLock<Arc<Routes>>,
+    routes: RwLock<BuiltRoutes>,
     rerouting: Mutex<()>,
     eras: Mutex<HashMap<String, Era>>,
     calls: AtomicU64,
+}
+
+/// The routes as they were built last.
+#[derive(Default)]
+struct BuiltRoutes {
+    /// How often servers and lists changed.
+    changes: u64,
+    /// `None` from a change until they are asked for.
+    last: Option<Arc<Routes>>,
 }
 
 impl HostShared {
@@ -105,24 +116,48 @@ impl HostShared {
         Arc::clone(&self.slots.read())
     }
 
-    /// Replaces the servers and rebuilds the routes. Called by the supervisor only.
+    /// A server by name.
+    ///
+    /// # Errors
+    /// As [`find_server`].
+    pub fn server(&self, name: &ServerName) -> Result<Arc<Slot>, Error> {
+        find_server(&self.slots(), name).cloned()
+    }
+
+    /// Replaces the servers. Called by the supervisor only.
     pub fn set_slots(&self, slots: Slots) {
         *self.slots.write() = Arc::new(slots);
         self.reroute();
     }
 
-    /// The current routes of names and URIs.
+    /// The current routes of names and URIs. Built where they are asked for: thousands of lists may
+    /// change before.
     pub fn routes(&self) -> Arc<Routes> {
-        Arc::clone(&self.routes.read())
+        if let Some(routes) = &self.routes.read().last {
+            return Arc::clone(routes);
+        }
+        let _builder = self.rerouting.lock();
+        let changes = {
+            let built = self.routes.read();
+            // Another caller may have built them meanwhile.
+            if let Some(routes) = &built.last {
+                return Arc::clone(routes);
+            }
+            built.changes
+        };
+        let routes = Arc::new(Routes::build(&self.slots()));
+        let mut built = self.routes.write();
+        if built.changes == changes {
+            built.last = Some(Arc::clone(&routes));
+        }
+        routes
     }
 
-    /// Rebuilds the routes, after the lists of a server changed.
+    /// Has the routes built again, after the lists of a server changed.
     pub fn reroute(&self) {
-        // One builder at a time, so that a stale build never overwrites a newer one; readers keep
-        // using the old routes meanwhile.
-        let _builder = self.rerouting.lock();
-        let routes = Arc::new(Routes::build(&self.slots()));
-        *self.routes.write() = routes;
+        let mut built = self.routes.write();
+        built.changes += 1;
+        built.last = None;
     }
 
     /// The era that worked with this configuration before.
@@ -160,6 +195,16 @@ pub struct StartGate {
     sure: Arc<Semaphore>,
     /// Extra permits, granted only while the processors are idle.
     idle: Arc<Semaphore>,
+    /// Held by the one who looks whether they are.
+    look: tokio::sync::Mutex<LoadLook>,
+}
+
+/// The last look at the load of the processors.
+struct LoadLook {
+    /// Extra permits that it allows, while it is new.
+    places: usize,
+    /// When there may be another look.
+    next: Instant,
 }
 
 /// Sized for the processors of this machine.
@@ -168,32 +213,51 @@ impl Default for StartGate {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let width = (2 * processors).clamp(4, Self::MAX_CONCURRENT_STARTS);
         let idle = Semaphore::new(Self::MAX_CONCURRENT_STARTS - width);
-        Self { width, sure: Arc::new(Semaphore::new(width)), idle: Arc::new(idle) }
+        let (sure, idle) = (Arc::new(Semaphore::new(width)), Arc::new(idle));
+        let look = tokio::sync::Mutex::new(LoadLook { places: 0, next: Instant::now() });
+        Self { width, sure, idle, look }
     }
 }
 
 impl StartGate {
     /// Maximum number of concurrent starts.
     const MAX_CONCURRENT_STARTS: usize = 16;
-    /// How often the processor load is checked.
+    /// How often the processor load is checked, at most.
     const LOAD_INTERVAL: Duration = Duration::from_millis(50);
+    /// How many times as long as a check of the load took the next one waits, at least.
+    const LOAD_REST: u32 = 8;
 
     /// Waits for a permit; dropping it releases the place.
     pub async fn enter(&self, connector: &dyn Connector) -> Option<OwnedSemaphorePermit> {
-        let sure = Arc::clone(&self.sure).acquire_owned();
-        tokio::pin!(sure);
+        tokio::select! {
+            biased;
+            place = Arc::clone(&self.sure).acquire_owned() => place.ok(),
+            place = self.enter_while_idle(connector) => Some(place),
+        }
+    }
+
+    /// Waits for an extra permit. Of all who wait, one at a time looks at the load, for all.
+    async fn enter_while_idle(&self, connector: &dyn Connector) -> OwnedSemaphorePermit {
+        let earliest = Instant::now() + Self::LOAD_INTERVAL;
+        let mut look = self.look.lock().await;
+        tokio::time::sleep_until(earliest).await;
         loop {
-            tokio::select! {
-                biased;
-                place = &mut sure => return place.ok(),
-                () = tokio::time::sleep(Self::LOAD_INTERVAL) => {}
+            let began = Instant::now();
+            if began >= look.next {
+                let free = self.idle.available_permits();
+                let is_idle = free > 0 && !connector.is_crowded(self.width).await;
+                look.places = if is_idle { free } else { 0 };
+                let rest = (began.elapsed() * Self::LOAD_REST).max(Self::LOAD_INTERVAL);
+                look.next = Instant::now() + rest;
             }
-            if self.idle.available_permits() > 0
-                && !connector.is_crowded(self.width).await
-                && let Ok(place) = Arc::clone(&self.idle).try_acquire_owned()
-            {
-                return Some(place);
+            if look.places > 0 {
+                look.places -= 1;
+                if let Ok(place) = Arc::clone(&self.idle).try_acquire_owned() {
+                    return place;
+                }
+                look.places = 0;
             }
+            tokio::time::sleep_until(look.next).await;
         }
     }
 }

@@ -461,7 +461,7 @@ pub struct HostView {
     pub servers: IndexMap<ServerName, Arc<ServerView>>,
     /// Server names in file order.
     #[serde(default)]
-    pub order: IndexSet<ServerName>,
+    pub order: Arc<IndexSet<ServerName>>,
     /// Open requests from servers, oldest first.
     pub pending: IndexMap<ApprovalId, Arc<ApprovalRequest>>,
     /// Settled requests, newest last, at most [`HostView::MAX_SETTLED_REQUESTS`].
@@ -487,7 +487,7 @@ impl HostView {
         match &record.fact {
             Fact::ConfigLoaded { files, diagnostics, order } => {
                 self.files.clone_from(files);
-                self.order = order.iter().cloned().collect();
+                self.order = Arc::new(order.iter().cloned().collect());
                 self.sort_servers();
                 self.diagnostics.clone_from(diagnostics);
                 self.rejected.clear();

@@ -128,7 +128,7 @@ impl Host {
         (kind, name): (TargetKind, &str),
     ) -> Result<Decision, Error> {
         let point = &self.inner.shared.policy;
-        let slot = self.inner.shared.routes().server(server).cloned();
+        let slot = self.inner.shared.server(server);
         let asked = if kind == TargetKind::Server { server.as_str() } else { name };
         let decision = match &slot {
             Ok(slot) => point.decide(principal, action, slot, (kind, name)),
@@ -304,7 +304,7 @@ impl Host {
     /// # Errors
     /// [`ErrorCode::Configuration`] for an unknown server.
     pub async fn tool_guidance(&self, server: &ServerName) -> Result<String, Error> {
-        let slot = Arc::clone(self.inner.shared.routes().server(server)?);
+        let slot = self.inner.shared.server(server)?;
         if let Some(text) = self.own_guidance(server).await {
             return Ok(text);
         }
@@ -320,7 +320,7 @@ impl Host {
 
     /// What the server itself says about its tools: its prompt `tool-descriptions`, if it has one.
     pub async fn own_guidance(&self, server: &ServerName) -> Option<String> {
-        let slot = Arc::clone(self.inner.shared.routes().server(server).ok()?);
+        let slot = self.inner.shared.server(server).ok()?;
         let all = Arc::clone(&slot.live().capabilities);
         all.prompts.iter().find(|prompt| &*prompt.name == GUIDANCE)?;
         let options = CallOptions { server: Some(server.clone()), ..CallOptions::default() };
@@ -346,7 +346,7 @@ impl Host {
     /// # Errors
     /// As [`Host::reload`]; [`ErrorCode::Configuration`] for an unknown server.
     pub async fn unregister(&self, server: &ServerName) -> Result<(), Error> {
-        self.inner.shared.routes().server(server)?;
+        self.inner.shared.server(server)?;
         let server = server.clone();
         let edit = move |config: &mut McpConfig| {
             config.servers.shift_remove(&server);

@@ -445,15 +445,14 @@ impl<'a> Actor<'a> {
     /// Warns of tools that other servers have too: their bare names are ambiguous; and of resources.
     fn warn_of_shared_names(&self) {
         let own = &self.slot.name;
-        let names =
-            |all: &Capabilities| all.tools.iter().map(|tool| Arc::clone(&tool.name)).collect();
+        let names = |all: &Capabilities, take: &mut dyn FnMut(&Arc<str>)| {
+            all.tools.iter().for_each(|tool| take(&tool.name));
+        };
         self.warn_of_shared("sharedNames", "tool", names, |other| {
             format!("say `{own}.NAME` or `{other}.NAME`")
         });
-        let uris = |all: &Capabilities| -> Vec<Arc<str>> {
-            let listed = all.resources.iter().chain(&all.templates);
-            let uris: BTreeSet<_> = listed.map(|one| Arc::clone(&one.uri)).collect();
-            uris.into_iter().collect()
+        let uris = |all: &Capabilities, take: &mut dyn FnMut(&Arc<str>)| {
+            all.resources.iter().chain(&all.templates).for_each(|one| take(&one.uri));
         };
         self.warn_of_shared("sharedUris", "resource", uris, |_| {
             "name the server that should read it; clients of the gateway get that of the first \
@@ -463,21 +462,25 @@ impl<'a> Actor<'a> {
     }
 
     /// Warns of the names of `noun`s that other servers have too, server by server, and of the rest of
-    /// many at once. `advice` is given the name of the other server, or a word for it.
+    /// many at once. `names` hands on the names in some lists; `advice` is given the name of the other
+    /// server, or a word for it.
     fn warn_of_shared(
         &self,
         action: &str,
         noun: &str,
-        names: impl Fn(&Capabilities) -> Vec<Arc<str>>,
+        names: impl Fn(&Capabilities, &mut dyn FnMut(&Arc<str>)),
         advice: impl Fn(&str) -> String,
     ) {
         const MAX_NAMED_ITEMS: usize = 5;
         const MAX_NAMED_SERVERS: usize = 5;
-        let own: HashSet<Arc<str>> = names(&self.capabilities).into_iter().collect();
+        let mut own = HashSet::new();
+        names(&self.capabilities, &mut |name| {
+            own.insert(Arc::clone(name));
+        });
         if own.is_empty() {
             return;
         }
-        let warn = |shared: &[Arc<str>], others: &str, other: &str| {
+        let warn = |shared: &BTreeSet<Arc<str>>, others: &str, other: &str| {
             let named = shared.iter().take(MAX_NAMED_ITEMS).map(|name| format!("`{name}`"));
             let mut named: Vec<String> = named.collect();
             if let more @ 1.. = shared.len() - named.len() {
@@ -492,8 +495,12 @@ impl<'a> Actor<'a> {
         };
         let (mut others, mut rest) = (0, BTreeSet::new());
         for slot in self.shared.slots().values().filter(|slot| slot.name != self.slot.name) {
-            let theirs = names(&slot.live().capabilities);
-            let shared: Vec<_> = theirs.into_iter().filter(|name| own.contains(name)).collect();
+            let mut shared = BTreeSet::new();
+            names(&slot.live().capabilities, &mut |name| {
+                if own.contains(name) {
+                    shared.insert(Arc::clone(name));
+                }
+            });
             if shared.is_empty() {
                 continue;
             }
@@ -506,7 +513,6 @@ impl<'a> Actor<'a> {
         }
         if let more @ 1.. = others.saturating_sub(MAX_NAMED_SERVERS) {
             let servers = if more == 1 { "server" } else { "servers" };
-            let rest: Vec<_> = rest.into_iter().collect();
             warn(&rest, &format!("{more} more {servers}"), "SERVER");
         }
     }

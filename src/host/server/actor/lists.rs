@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::Fact;
-use crate::collisions::collisions;
+use crate::collisions::{collisions, may_collide};
 use crate::server::actor::{Actor, Addressee, Happened};
 use crate::server::slot::Slot;
 use base::human::Dur;
@@ -144,8 +144,12 @@ impl Actor<'_> {
 
     /// Names and URIs of its lists that lead to items of other servers too.
     fn collisions(&self) -> Vec<Finding> {
+        let slots = self.shared.slots();
+        if !may_collide(&self.slot.name, &self.capabilities, slots.keys()) {
+            return Vec::new();
+        }
         let lists = |slot: &Arc<Slot>| (slot.name.clone(), Arc::clone(&slot.live().capabilities));
-        let all: Vec<_> = self.shared.slots().values().map(lists).collect();
+        let all: Vec<_> = slots.values().map(lists).collect();
         let now = self.shared.clock.now();
         let found = collisions(&self.slot.name, &all).into_iter();
         found.map(|(list, text)| about(list, FindingKind::Collision, now, &text)).collect()
