@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,8 @@ use protocol::Capabilities;
 const MAX_OFFERS: usize = 32;
 /// How often the files are polled.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How much longer than a look at the lists of all servers took the next one waits.
+const LOOK_REST: u32 = 3;
 /// First id of the grants that exist only in a running host.
 const FIRST_SESSION_GRANT: u64 = 1 << 40;
 /// Largest policy that is read, in bytes.
@@ -122,6 +124,8 @@ struct KeeperState {
     /// What was recorded of each server as it is seen here.
     seen: HashSet<Observation>,
     files: Vec<Fingerprint>,
+    /// The files the rules were read from last, and what they said.
+    read: Option<(Vec<Fingerprint>, PolicyFile)>,
     notices: Vec<String>,
     audit: Option<Arc<AuditLog>>,
     is_closed: bool,
@@ -211,7 +215,11 @@ impl PolicyKeeper {
                     }
                 };
                 if news {
+                    let began = Instant::now();
                     following.look_async().await;
+                    // Many servers list one after the other, and each look is at all of them.
+                    let rest = began.elapsed() * LOOK_REST;
+                    tokio::time::sleep(rest.min(POLL_INTERVAL)).await;
                 }
             }
         });
@@ -430,11 +438,16 @@ impl KeeperInner {
         grants.into_iter().chain(pins)
     }
 
-    fn files(&self) -> Vec<Fingerprint> {
+    /// The files that may hold the rules.
+    fn rules_files(&self) -> impl Iterator<Item = PathBuf> {
         let beside = |config: &PathBuf| config.with_file_name(POLICY_FILE);
-        let rules = self.configs.iter().flat_map(|config| [config.clone(), beside(config)]);
+        self.configs.iter().flat_map(move |config| [config.clone(), beside(config)])
+    }
+
+    /// How all files are now, those of the rules first.
+    fn files(&self) -> Vec<Fingerprint> {
         let kept = self.stores().map(|(_, path)| path);
-        rules.chain(kept).map(|path| Fingerprint::from_path(&path)).collect()
+        self.rules_files().chain(kept).map(|path| Fingerprint::from_path(&path)).collect()
     }
 
     /// Reads all files again, records what servers offer, and sets the policy of the host. The
@@ -451,13 +464,13 @@ impl KeeperInner {
         // Taken before reading, so that a write in between counts as a change.
         let files = self.files();
         let now = self.host.clock().now();
-        let servers = self.host.definitions();
         let mut notices = Vec::new();
-        let rules = self.rules(&mut state, &mut notices);
+        let rules = self.rules(&mut state, &files, &mut notices);
         let mut closed = rules.is_none();
         let rules = rules.unwrap_or_else(|| unusable(&self.configs, self.memory.as_ref()));
         self.audit(&mut state, &rules, &mut notices);
         let is_for_many = self.serves_others || rules.rules.applies_to_person();
+        let servers = if is_for_many { self.host.definitions() } else { Vec::new() };
         let mut grants = state.session.clone();
         if let Some(store) = self.grants.as_ref().filter(|_| is_for_many) {
             let (mut kept, problem) = store.follow(now);
@@ -616,7 +629,12 @@ impl KeeperInner {
     }
 
     /// The rules in force; `None` when none could be read yet.
-    fn rules(&self, state: &mut KeeperState, notices: &mut Vec<String>) -> Option<PolicyFile> {
+    fn rules(
+        &self,
+        state: &mut KeeperState,
+        files: &[Fingerprint],
+        notices: &mut Vec<String>,
+    ) -> Option<PolicyFile> {
         let memory = self.memory.as_ref();
         let mut forgotten = None;
         if state.rules.in_force().is_none() {
@@ -626,7 +644,7 @@ impl KeeperInner {
                 Err(problem) => forgotten = Some(problem),
             }
         }
-        let read = load_policy(&self.configs);
+        let read = self.read_rules(state, files);
         // Looked for after reading: what vanishes in between is lost too.
         let held = state.rules.in_force().filter(|held| !held.is_empty());
         let says_none = read.as_ref().is_ok_and(|found| found.source.is_none());
@@ -647,6 +665,24 @@ impl KeeperInner {
         }
         notices.extend(problem);
         state.rules.in_force().cloned()
+    }
+
+    /// What the files of the rules say, read again only where they have changed. `files` were looked
+    /// at before.
+    fn read_rules(
+        &self,
+        state: &mut KeeperState,
+        files: &[Fingerprint],
+    ) -> Result<PolicyFile, Vec<String>> {
+        let sources = &files[..self.rules_files().count()];
+        if let Some((known, rules)) = &state.read
+            && known == sources
+        {
+            return Ok(rules.clone());
+        }
+        let read = load_policy(&self.configs);
+        state.read = read.as_ref().ok().map(|rules| (sources.to_vec(), rules.clone()));
+        read
     }
 
     /// Changes what was reviewed; `change` returns whether it could.
