@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use base::ServerName;
 use check::answers::{AnswerScript, Answers};
-use check::run::{CheckSignals, is_settled};
+use check::run::{CheckSignals, Settling};
 use config::McpConfig;
 use config::error::Error;
 use deck::{AskedKind, Deck, ScriptedAnswer};
@@ -174,8 +174,8 @@ async fn settle(host: &Host, config: &McpConfig) {
     let needs = |name: &ServerName| -> Vec<&ServerName> {
         config.servers.get(name).into_iter().flat_map(|server| &server.dependencies).collect()
     };
-    let is_over =
-        |view: &Arc<HostView>| view.servers.keys().all(|name| is_settled(view, name, &needs));
+    let mut settling = Settling::default();
+    let is_over = |view: &Arc<HostView>| settling.is_over(view, &needs);
     let _ = host.view().wait_for(is_over).await;
 }
 

@@ -32,7 +32,7 @@ use schema::ToolFormat;
 mod doctor;
 mod stage;
 
-pub use stage::is_settled;
+pub use stage::Settling;
 
 /// Exit code of a run that was interrupted, as shells report Ctrl-C.
 pub const INTERRUPTED_EXIT_CODE: u8 = 130;

@@ -6,7 +6,7 @@ use super::output::{ExitStatus, ProgressLine};
 use super::{output, recording, signals};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
-use ::check::run::{CheckSignals, PROGRESS_INTERVAL, is_settled};
+use ::check::run::{CheckSignals, PROGRESS_INTERVAL, Settling};
 use ::deck::{Deck, DeckBuilder, KeptDefinitions, PolicyKeeper, Recorder};
 use base::human::Dur;
 use base::text::quoted;
@@ -339,6 +339,7 @@ pub fn refused(diagnostics: Vec<config::Diagnostic>) -> Error {
 /// Waits until every server is ready or has failed; shows progress on a terminal.
 async fn started(host: &Host, config: &McpConfig) {
     let mut progress = ProgressLine::new();
+    let mut settling = Settling::default();
     let mut view = host.view();
     // Refreshes the elapsed time.
     let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
@@ -348,7 +349,7 @@ async fn started(host: &Host, config: &McpConfig) {
         let needs = |name: &ServerName| -> Vec<&ServerName> {
             all.get(name).into_iter().flat_map(|server| &server.dependencies).collect()
         };
-        if now.servers.keys().all(|name| is_settled(&now, name, &needs)) {
+        if settling.is_over(&now, &needs) {
             break;
         }
         progress.show(&now, false);

@@ -299,11 +299,32 @@ fn is_under_way(server: &ServerView) -> bool {
     }
 }
 
-/// Whether a server is ready, has failed without a pending retry, or waits for one that has.
-///
-/// `needs` returns the dependencies of a server; they have no cycles (the configuration is refused
-/// otherwise).
-pub fn is_settled<'a>(
+/// Looks whether all servers are settled: ready, failed without a pending retry, or waiting for one
+/// that has.
+#[derive(Default)]
+pub struct Settling {
+    /// One that was not settled, which alone is looked at until it is.
+    waits_for: Option<ServerName>,
+}
+
+impl Settling {
+    /// Whether all are. `needs` returns the dependencies of a server; they have no cycles (the
+    /// configuration is refused otherwise).
+    pub fn is_over<'a>(
+        &mut self,
+        view: &HostView,
+        needs: &dyn Fn(&ServerName) -> Vec<&'a ServerName>,
+    ) -> bool {
+        let waits = |name: &&ServerName| !is_settled(view, name, needs);
+        if self.waits_for.as_ref().is_none_or(|name| !waits(&name)) {
+            self.waits_for = view.servers.keys().find(waits).cloned();
+        }
+        self.waits_for.is_none()
+    }
+}
+
+/// Whether a server is settled; see [`Settling`].
+fn is_settled<'a>(
     view: &HostView,
     name: &ServerName,
     needs: &dyn Fn(&ServerName) -> Vec<&'a ServerName>,
