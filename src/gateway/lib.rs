@@ -39,6 +39,7 @@ mod sign_in;
 mod skills;
 mod state;
 mod store;
+mod table;
 mod tasks;
 mod ticks;
 mod tokens;

@@ -5,7 +5,6 @@
 //! directly to their handler and messages to the client directly to its streams. So a quick call
 //! needs no task of its own, and an idle session has neither a connection of rmcp nor its queues.
 
-use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::io::{Error, ErrorKind};
@@ -35,6 +34,7 @@ use tokio_util::task::TaskTracker;
 
 use super::raw::{from_text, to_text};
 use super::store::SharedStore;
+use super::table::{OpenSession, SessionTable};
 use super::ticks::SharedTicks;
 use base::file::random_hex;
 
@@ -121,19 +121,12 @@ const MAX_SESSIONS: usize = 1_000;
 
 /// All sessions open in this process.
 pub(crate) struct ClientSessions {
-    open: Mutex<HashMap<SessionId, OpenStream>>,
+    open: Mutex<SessionTable<Arc<ClientSession>>>,
     kept: Option<Arc<dyn SharedStore>>,
     /// Remaining buffer for unclaimed answers, in bytes.
     room: Arc<Semaphore>,
     /// How long quick answers are waited for.
     ticks: Arc<SharedTicks>,
-}
-
-#[derive(Clone)]
-struct OpenStream {
-    session: Arc<ClientSession>,
-    /// Id of the token that owns the session: knowing a session id alone grants no access.
-    owner: Option<Arc<str>>,
 }
 
 /// One client session: the events sent to it, by stream.
@@ -602,6 +595,9 @@ impl Transport<RoleServer> for SessionPipe {
     }
 }
 
+/// A session that is open here.
+type OpenStream = OpenSession<Arc<ClientSession>>;
+
 /// Ends sessions that are no longer in the table, whose lock the end must not wait for.
 fn end_each(ended: impl IntoIterator<Item = OpenStream>) {
     for ended in ended {
@@ -616,7 +612,7 @@ impl ClientSessions {
     }
 
     pub fn ids(&self) -> Vec<String> {
-        self.open.lock().keys().map(ToString::to_string).collect()
+        self.open.lock().ids().map(ToString::to_string).collect()
     }
 
     /// The owner of a session that is open in this process.
@@ -626,35 +622,21 @@ impl ClientSessions {
 
     /// Sets the owner of a session that is open here, unless it has one.
     pub fn set_owner(&self, id: &str, client: &Arc<str>) {
-        if let Some(open) = self.open.lock().get_mut(id) {
-            open.owner.get_or_insert_with(|| Arc::clone(client));
-        }
+        self.open.lock().set_owner(id, client);
     }
 
     /// Whether a client may open another session. When all are taken, one that nobody uses now is
-    /// ended for it: the oldest of the client that has the most, if that has more than this one, or
-    /// else the oldest of its own. So a client that leaves its sessions behind keeps nobody out.
+    /// ended for it ([`SessionTable::remove_oldest`]), so that a client that leaves its sessions behind
+    /// keeps nobody out.
     pub fn make_room(&self, client: &str) -> bool {
         let mut open = self.open.lock();
         if open.len() < MAX_SESSIONS {
             return true;
         }
-        let mut held: HashMap<Option<&str>, usize> = HashMap::new();
-        for one in open.values() {
-            *held.entry(one.owner.as_deref()).or_default() += 1;
-        }
-        let own = held.get(&Some(client)).copied().unwrap_or_default();
-        let unused = open.iter().filter_map(|(id, one)| {
-            let owner = one.owner.as_deref();
-            let many = held[&owner];
-            if many <= own && owner != Some(client) {
-                return None;
-            }
-            let mut sent = one.session.sent.lock();
-            (!sent.is_in_use()).then_some((many, Reverse(sent.used), id))
+        let ended = open.remove_oldest(client, |session| {
+            let mut sent = session.sent.lock();
+            (!sent.is_in_use()).then_some(sent.used)
         });
-        let ended = unused.max().map(|(.., id)| id.clone());
-        let ended = ended.and_then(|id| open.remove(&id));
         drop(open);
         let has_room = ended.is_some();
         end_each(ended);
@@ -662,8 +644,8 @@ impl ClientSessions {
     }
 
     pub fn end_idle(&self) {
-        self.end_where(|open| {
-            let mut sent = open.session.sent.lock();
+        self.end_where(|session| {
+            let mut sent = session.sent.lock();
             sent.used.elapsed() > IDLE_TIMEOUT && !sent.is_in_use()
         });
     }
@@ -672,9 +654,8 @@ impl ClientSessions {
         self.end_where(|_| true);
     }
 
-    fn end_where(&self, is_over: impl Fn(&OpenStream) -> bool) {
-        let ended: Vec<_> =
-            self.open.lock().extract_if(|_, open| is_over(open)).map(|(_, open)| open).collect();
+    fn end_where(&self, is_over: impl Fn(&ClientSession) -> bool) {
+        let ended = self.open.lock().remove_where(|session| is_over(session));
         end_each(ended);
     }
 
@@ -695,7 +676,7 @@ impl ClientSessions {
         if open.len() >= MAX_SESSIONS {
             return Err(Error::new(ErrorKind::QuotaExceeded, "too many sessions are open"));
         }
-        open.insert(id, OpenStream { session: Arc::clone(&session), owner: None });
+        open.insert(id, Arc::clone(&session));
         Ok(SessionPipe { first: Some(first), session })
     }
 
@@ -802,7 +783,7 @@ impl SessionManager for ClientSessions {
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, Error> {
-        Ok(self.open.lock().contains_key(id))
+        Ok(self.open.lock().get(id).is_some())
     }
 
     /// rmcp calls it when its own connection is over, which ends only a handshake that failed; after

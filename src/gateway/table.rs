@@ -1,0 +1,255 @@
+//! The sessions that are open in one process, and which of them ends for another. Pure.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rmcp::transport::streamable_http_server::session::SessionId;
+
+/// An open session, with its owner.
+#[derive(Clone)]
+pub(super) struct OpenSession<S> {
+    pub(super) session: S,
+    /// Id of the token that owns the session: knowing a session id alone grants no access.
+    pub(super) owner: Option<Arc<str>>,
+}
+
+/// All open sessions, by id.
+pub(super) struct SessionTable<S> {
+    open: HashMap<SessionId, OpenSession<S>>,
+    /// How many of them a client owns.
+    owned: HashMap<Arc<str>, usize>,
+    /// How many nobody owns; they count as those of one client.
+    unowned: usize,
+    found: OldestSessions,
+}
+
+/// Unused sessions that were found by one look at all, for the next ones that have to end.
+#[derive(Default)]
+struct OldestSessions {
+    whose: Option<Whose>,
+    /// Since when each is unused, the oldest last.
+    oldest: Vec<(Instant, SessionId)>,
+}
+
+/// Whose sessions end.
+#[derive(PartialEq, Eq)]
+enum Whose {
+    /// Of those who have as many as nobody else.
+    Most(usize),
+    /// Of the one who opens another.
+    Own(Arc<str>),
+}
+
+impl<S> Default for SessionTable<S> {
+    fn default() -> Self {
+        let found = OldestSessions::default();
+        Self { open: HashMap::new(), owned: HashMap::new(), unowned: 0, found }
+    }
+}
+
+impl<S> SessionTable<S> {
+    /// Most sessions that one look at all remembers.
+    const MAX_FOUND: usize = 64;
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = &SessionId> {
+        self.open.keys()
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<&OpenSession<S>> {
+        self.open.get(id)
+    }
+
+    /// Adds a session that nobody owns yet.
+    pub(super) fn insert(&mut self, id: SessionId, session: S) {
+        self.remove(&id);
+        self.open.insert(id, OpenSession { session, owner: None });
+        self.unowned += 1;
+    }
+
+    /// Sets the owner of a session, unless it has one.
+    pub(super) fn set_owner(&mut self, id: &str, client: &Arc<str>) {
+        let unowned = self.open.get_mut(id).filter(|open| open.owner.is_none());
+        if let Some(open) = unowned {
+            open.owner = Some(Arc::clone(client));
+            self.unowned -= 1;
+            *self.owned.entry(Arc::clone(client)).or_default() += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &str) -> Option<OpenSession<S>> {
+        let gone = self.open.remove(id)?;
+        match &gone.owner {
+            Some(owner) => {
+                if let Some(count) = self.owned.get_mut(owner) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.owned.remove(owner);
+                    }
+                }
+            }
+            None => self.unowned -= 1,
+        }
+        Some(gone)
+    }
+
+    /// Removes the sessions that are over.
+    pub(super) fn remove_where(&mut self, is_over: impl Fn(&S) -> bool) -> Vec<OpenSession<S>> {
+        let over = self.open.iter().filter(|(_, open)| is_over(&open.session));
+        let over: Vec<SessionId> = over.map(|(id, _)| Arc::clone(id)).collect();
+        over.into_iter().filter_map(|id| self.remove(&id)).collect()
+    }
+
+    /// Removes a session to make room for one of a client: one that nobody uses now, the oldest of the
+    /// client that has the most, if that has more than this one, or else the oldest of its own.
+    /// `unused_since` is `None` for a session in use.
+    pub(super) fn remove_oldest(
+        &mut self,
+        client: &str,
+        unused_since: impl Fn(&S) -> Option<Instant>,
+    ) -> Option<OpenSession<S>> {
+        let own = self.owned.get_key_value(client);
+        let own_count = own.map_or(0, |(_, count)| *count);
+        let most = self.owned.values().copied().max().unwrap_or(0).max(self.unowned);
+        let whose = match own {
+            Some((client, _)) if most <= own_count => Whose::Own(Arc::clone(client)),
+            _ => Whose::Most(most),
+        };
+        let oldest = self
+            .known_oldest(&whose, &unused_since)
+            .or_else(|| self.find_oldest(client, (own_count, whose), unused_since))?;
+        self.remove(&oldest)
+    }
+
+    /// The oldest one that an earlier look found, as far as that still holds.
+    fn known_oldest(
+        &mut self,
+        whose: &Whose,
+        unused_since: impl Fn(&S) -> Option<Instant>,
+    ) -> Option<SessionId> {
+        if self.found.whose.as_ref() != Some(whose) {
+            return None;
+        }
+        while let Some((since, id)) = self.found.oldest.pop() {
+            if let Some(open) = self.open.get(&id)
+                && unused_since(&open.session) == Some(since)
+                && match whose {
+                    Whose::Most(most) => self.count(open.owner.as_ref()) == *most,
+                    Whose::Own(client) => open.owner.as_ref() == Some(client),
+                }
+            {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Looks at all, and remembers those that come next.
+    fn find_oldest(
+        &mut self,
+        client: &str,
+        (own, whose): (usize, Whose),
+        unused_since: impl Fn(&S) -> Option<Instant>,
+    ) -> Option<SessionId> {
+        let unused = self.open.iter().filter_map(|(id, open)| {
+            let count = self.count(open.owner.as_ref());
+            let may_end = count > own || open.owner.as_deref() == Some(client);
+            let since = unused_since(&open.session).filter(|_| may_end)?;
+            Some((count, Reverse(since), Arc::clone(id)))
+        });
+        let mut unused: Vec<_> = unused.collect();
+        unused.sort_unstable();
+        let (count, _, oldest) = unused.pop()?;
+        let next = unused.into_iter().rev().take_while(|(other, ..)| *other == count);
+        let next = next.take(Self::MAX_FOUND).map(|(_, Reverse(since), id)| (since, id));
+        let mut next: Vec<_> = next.collect();
+        next.reverse();
+        self.found = OldestSessions { whose: Some(whose), oldest: next };
+        Some(oldest)
+    }
+
+    /// How many sessions the owner of one has.
+    fn count(&self, owner: Option<&Arc<str>>) -> usize {
+        match owner {
+            Some(owner) => self.owned.get(owner).copied().unwrap_or_default(),
+            None => self.unowned,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// When the session was used last, and whether it is in use.
+    type Use = (Instant, bool);
+
+    fn table(sessions: &[(&str, &str, u64)]) -> (SessionTable<Use>, Instant) {
+        let (mut table, begun) = (SessionTable::default(), Instant::now());
+        for (id, owner, at) in sessions {
+            table.insert((*id).into(), (begun + Duration::from_secs(*at), false));
+            if !owner.is_empty() {
+                table.set_owner(id, &Arc::from(*owner));
+            }
+        }
+        (table, begun)
+    }
+
+    fn end_for(table: &mut SessionTable<Use>, client: &str) -> Option<String> {
+        let before: HashSet<SessionId> = table.ids().cloned().collect();
+        table.remove_oldest(client, |(since, is_used)| (!is_used).then_some(*since))?;
+        let after: HashSet<SessionId> = table.ids().cloned().collect();
+        before.difference(&after).next().map(ToString::to_string)
+    }
+
+    #[test]
+    fn the_oldest_of_the_client_with_the_most_ends_one_after_the_other() {
+        let (mut table, _) = table(&[
+            ("a1", "a", 1),
+            ("b3", "b", 3),
+            ("b2", "b", 2),
+            ("b4", "b", 4),
+            ("c0", "c", 0),
+        ]);
+        assert_eq!(end_for(&mut table, "a").as_deref(), Some("b2"));
+        assert_eq!(end_for(&mut table, "a").as_deref(), Some("b3"));
+        // Now nobody has more than `a`.
+        assert_eq!(end_for(&mut table, "a").as_deref(), Some("a1"));
+        assert_eq!(
+            end_for(&mut table, "a").as_deref(),
+            Some("c0"),
+            "`a` has none, others one each"
+        );
+        assert_eq!(end_for(&mut table, "a").as_deref(), Some("b4"));
+        assert_eq!(end_for(&mut table, "a"), None);
+    }
+
+    #[test]
+    fn what_was_used_after_the_look_at_all_is_not_ended() {
+        let (mut table, begun) =
+            table(&[("1", "a", 1), ("2", "a", 2), ("3", "a", 3), ("4", "a", 4)]);
+        assert_eq!(end_for(&mut table, "a").as_deref(), Some("1"));
+        table.open.get_mut("2").unwrap().session.0 = begun + Duration::from_secs(9);
+        table.open.get_mut("3").unwrap().session.1 = true;
+        assert_eq!(end_for(&mut table, "a").as_deref(), Some("4"));
+        assert_eq!(end_for(&mut table, "a").as_deref(), Some("2"));
+        assert_eq!(end_for(&mut table, "a"), None, "the last one is in use");
+    }
+
+    #[test]
+    fn sessions_that_nobody_owns_yet_count_as_those_of_one_client() {
+        let (mut table, _) = table(&[("1", "", 1), ("2", "", 2), ("3", "a", 0)]);
+        assert_eq!(end_for(&mut table, "a").as_deref(), Some("1"));
+        assert_eq!(end_for(&mut table, "a").as_deref(), Some("3"));
+        let over = table.remove_where(|_| true);
+        assert_eq!((over.len(), table.len(), table.owned.len(), table.unowned), (1, 0, 0, 0));
+    }
+}
