@@ -185,7 +185,7 @@ pub enum Redraw {
     None,
     /// Telemetry changed: redraw at up to 30 frames a second.
     Soon,
-    /// The user did something: redraw at up to 60 frames a second.
+    /// The user did something: redraw at up to 120 frames a second.
     Now,
 }
 
