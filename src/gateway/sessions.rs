@@ -595,11 +595,8 @@ impl Transport<RoleServer> for SessionPipe {
     }
 }
 
-/// A session that is open here.
-type OpenStream = OpenSession<Arc<ClientSession>>;
-
 /// Ends sessions that are no longer in the table, whose lock the end must not wait for.
-fn end_each(ended: impl IntoIterator<Item = OpenStream>) {
+fn end_each(ended: impl IntoIterator<Item = OpenSession<Arc<ClientSession>>>) {
     for ended in ended {
         ended.session.end();
     }
@@ -730,7 +727,7 @@ impl ClientSessions {
         Ok((priming(first), quick, events(sent)))
     }
 
-    fn find(&self, id: &SessionId) -> Result<OpenStream, Error> {
+    fn find(&self, id: &SessionId) -> Result<OpenSession<Arc<ClientSession>>, Error> {
         let open = self.open.lock().get(id).cloned();
         let open = open.ok_or_else(|| Error::new(ErrorKind::NotFound, "the session is over"))?;
         open.session.sent.lock().used = Instant::now();

@@ -21,17 +21,21 @@ pub type OfferedList = (ServerName, Arc<Capabilities>);
 /// What each server lists, in the order of the configuration.
 pub type OfferedLists = [OfferedList];
 
-/// Whether a server with these lists may have any collision with others of these names: looking for
-/// them is at all lists.
+/// Whether a server with these lists may have a collision with others of these names. [`collisions`]
+/// looks at the lists of all.
 pub fn may_collide<'a>(
     of: &ServerName,
     own: &Capabilities,
     mut all: impl Iterator<Item = &'a ServerName>,
 ) -> bool {
-    let of = of.as_str();
-    let is_related = |other: &str| other != of && (other.starts_with(of) || of.starts_with(other));
     let has_uris = !own.resources.is_empty() || !own.templates.is_empty();
-    has_uris || all.any(|other| is_related(other.as_str()))
+    has_uris || all.any(|other| are_related(of, other))
+}
+
+/// Whether the name of one of two servers begins with that of the other.
+fn are_related(one: &ServerName, other: &ServerName) -> bool {
+    let (one, other) = (one.as_str(), other.as_str());
+    one != other && (one.starts_with(other) || other.starts_with(one))
 }
 
 /// The names and URIs that lead to an item of one server and to that of another: each with the list,
@@ -39,12 +43,9 @@ pub fn may_collide<'a>(
 pub fn collisions(of: &ServerName, all: &OfferedLists) -> Vec<(ListKind, String)> {
     let mut found = Vec::new();
     let Some(own) = all.iter().find(|(server, _)| server == of) else { return found };
-    for other in all.iter().filter(|(other, _)| other != of) {
-        let (short, long) = match (of.as_str(), other.0.as_str()) {
-            (one, two) if one.starts_with(two) => (other, own),
-            (one, two) if two.starts_with(one) => (own, other),
-            _ => continue,
-        };
+    for other in all.iter().filter(|(other, _)| are_related(of, other)) {
+        let is_longer = other.0.as_str().len() > of.as_str().len();
+        let (short, long) = if is_longer { (own, other) } else { (other, own) };
         for kind in [ListKind::Tools, ListKind::Prompts] {
             found.extend(
                 same_names(kind, short, long, all).into_iter().map(|sentence| (kind, sentence)),

@@ -21,6 +21,7 @@ use crate::router::{Routes, find_server};
 use crate::server::connect::Connector;
 use crate::server::slot::{Slot, Slots};
 use crate::validators::Validators;
+use base::clock::rest_after;
 use base::{Clock, LogRecord, Ring, ServerName};
 use config::ServerConfig;
 use config::error::Error;
@@ -224,8 +225,6 @@ impl StartGate {
     const MAX_CONCURRENT_STARTS: usize = 16;
     /// How often the processor load is checked, at most.
     const LOAD_INTERVAL: Duration = Duration::from_millis(50);
-    /// How many times as long as a check of the load took the next one waits, at least.
-    const LOAD_REST: u32 = 8;
 
     /// Waits for a permit; dropping it releases the place.
     pub async fn enter(&self, connector: &dyn Connector) -> Option<OwnedSemaphorePermit> {
@@ -247,7 +246,7 @@ impl StartGate {
                 let free = self.idle.available_permits();
                 let is_idle = free > 0 && !connector.is_crowded(self.width).await;
                 look.places = if is_idle { free } else { 0 };
-                let rest = (began.elapsed() * Self::LOAD_REST).max(Self::LOAD_INTERVAL);
+                let rest = rest_after(began.elapsed()).max(Self::LOAD_INTERVAL);
                 look.next = Instant::now() + rest;
             }
             if look.places > 0 {
@@ -259,5 +258,54 @@ impl StartGate {
             }
             tokio::time::sleep_until(look.next).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use futures::future::{BoxFuture, join_all};
+
+    use super::*;
+    use crate::server::connect::{OpenError, OpenRequest, Opened};
+
+    /// Counts the looks at the load.
+    struct Load {
+        is_crowded: bool,
+        looks: Arc<AtomicUsize>,
+    }
+
+    impl Connector for Load {
+        fn open(&self, _: OpenRequest) -> BoxFuture<'static, Result<Opened, OpenError>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn is_crowded(&self, _: usize) -> BoxFuture<'static, bool> {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::ready(self.is_crowded))
+        }
+    }
+
+    /// Has a hundred ask for a place, for a second. Returns how often the load was looked at.
+    async fn looks(is_crowded: bool) -> usize {
+        let (gate, looks) = (StartGate::default(), Arc::default());
+        let load = Load { is_crowded, looks: Arc::clone(&looks) };
+        let waiting = join_all((0..100).map(async |_| {
+            let _place = gate.enter(&load).await;
+            std::future::pending::<()>().await;
+        }));
+        let _ = tokio::time::timeout(Duration::from_secs(1), waiting).await;
+        // The places are free again.
+        let all = gate.sure.available_permits() + gate.idle.available_permits();
+        assert_eq!(all, StartGate::MAX_CONCURRENT_STARTS);
+        looks.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_of_all_who_wait_looks_at_the_load_for_all() {
+        let looks_of_all = looks(true).await;
+        assert!((10..=20).contains(&looks_of_all), "{looks_of_all} looks in a second");
+        assert_eq!(looks(false).await, 1, "one filled every place");
     }
 }

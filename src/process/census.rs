@@ -2,7 +2,8 @@
 //!
 //! A thousand servers that stop together request it a thousand times, and a scan costs some ten
 //! microseconds per process on the machine. So requests that arrive during a scan wait for the next
-//! one and share it, and after one that many have shared there is a pause in which more gather. On Windows the table holds the processes of our jobs; elsewhere it is empty.
+//! one and share it, and after one that many have shared there is a pause in which more gather. On
+//! Windows the table holds the processes of our jobs; elsewhere it is empty.
 //!
 //! Read here and not with `procfs`, which opens the folder of each process before its file and parses
 //! every field: a stop waits for a scan, so its time counts.
@@ -25,6 +26,8 @@ use tokio::sync::oneshot;
 
 #[cfg(unix)]
 use super::environment::MARK;
+#[cfg(unix)]
+use base::clock::rest_after;
 
 /// A process id together with its start time in ticks since boot: unique while the machine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -86,12 +89,9 @@ struct NextScan {
 #[cfg(unix)]
 static NEXT: Mutex<Option<NextScan>> = Mutex::new(None);
 
-/// Callers of one scan from which on the next waits.
+/// Callers of one scan after which the next waits.
 #[cfg(unix)]
 const MIN_CROWD_CALLERS: usize = 16;
-/// How much longer than the scan before it waits then.
-#[cfg(unix)]
-const CROWD_REST: u32 = 8;
 
 /// The result of a scan that begins after this call. Empty when no thread can be spawned for it.
 #[cfg(unix)]
@@ -111,7 +111,7 @@ pub(super) async fn take() -> Arc<ProcessTable> {
                 let began = Instant::now();
                 let _ = sender.send(Arc::new(read()));
                 if callers >= MIN_CROWD_CALLERS {
-                    *begins = Some(Instant::now() + began.elapsed() * CROWD_REST);
+                    *begins = Some(Instant::now() + rest_after(began.elapsed()));
                 }
             };
             // A thread, not the runtime's pool: a runtime that is dropped with the job still queued

@@ -2,7 +2,7 @@
 //!
 //! Linux sends the parent-death signal when the *thread* that forked ends, not the process. So
 //! every server is started from one thread that never ends; it also owns the guardian, which needs
-//! no lock for that reason. Jobs are short: a fork and an exec, or a line to the guardian.
+//! no lock for that reason. Jobs are short: one start, or a line to the guardian.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};

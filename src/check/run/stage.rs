@@ -350,6 +350,23 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn all_are_settled_only_when_they_are_at_the_same_time() {
+        let mut view = HostView::default();
+        let mut settling = Settling::default();
+        let mut is_over = |states: [ServerState; 2]| {
+            for (name, state) in ["a", "b"].into_iter().zip(states) {
+                let mut server = ServerView::default();
+                server.state = state;
+                view.servers.insert(ServerName::new(name), server.into());
+            }
+            settling.is_over(&view, &|_| Vec::new())
+        };
+        assert!(!is_over([ServerState::Ready, ServerState::Starting]));
+        assert!(!is_over([ServerState::Starting, ServerState::Ready]), "the first starts again");
+        assert!(is_over([ServerState::Ready, ServerState::Ready]));
+    }
+
+    #[test]
     fn a_server_that_waits_for_its_turn_to_start_is_not_under_way() {
         let server = |state, steps| {
             let mut server = ServerView::default();

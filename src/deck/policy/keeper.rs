@@ -18,6 +18,7 @@ use crate::policy::{
     GrantStore, LOST_RULES_END, POLICY_FILE, PolicyFile, RightsFile, RulesMemory, Standing,
     granted, load_policy, of_session, state_file,
 };
+use base::clock::rest_after;
 use base::file::read_text;
 use base::notices::tell_after;
 use base::watch::Fingerprint;
@@ -34,8 +35,6 @@ use protocol::Capabilities;
 const MAX_OFFERS: usize = 32;
 /// How often the files are polled.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How much longer than a look at the lists of all servers took the next one waits.
-const LOOK_REST: u32 = 3;
 /// First id of the grants that exist only in a running host.
 const FIRST_SESSION_GRANT: u64 = 1 << 40;
 /// Largest policy that is read, in bytes.
@@ -218,8 +217,8 @@ impl PolicyKeeper {
                     let began = Instant::now();
                     following.look_async().await;
                     // Many servers list one after the other, and each look is at all of them.
-                    let rest = began.elapsed() * LOOK_REST;
-                    tokio::time::sleep(rest.min(POLL_INTERVAL)).await;
+                    let rest = rest_after(began.elapsed()).min(POLL_INTERVAL);
+                    tokio::time::sleep(rest).await;
                 }
             }
         });
