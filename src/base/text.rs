@@ -38,13 +38,30 @@ pub fn cut(text: &str, max: usize) -> &str {
     &text[..end.unwrap_or_default()]
 }
 
-/// The known word most similar to `wanted` (Jaro-Winkler), if its score is above `above`.
+/// How alike two words are: 0.0 (nothing in common) to 1.0 (equal), by Jaro-Winkler. Two neighbouring
+/// characters swapped, the commonest slip, hardly count, which in a short word they would.
+pub fn likeness(one: &str, other: &str) -> f64 {
+    /// What is left of the likeness after one swap.
+    const AFTER_SWAP: f64 = 0.95;
+    let plain = strsim::jaro_winkler(one, other);
+    if is_swapped(one, other) { plain.max(AFTER_SWAP) } else { plain }
+}
+
+/// Whether two words differ only by two neighbouring characters that changed places.
+fn is_swapped(one: &str, other: &str) -> bool {
+    let differs = |(a, b): &(char, char)| a != b;
+    let mut pairs = one.chars().zip(other.chars()).skip_while(|pair| !differs(pair));
+    let (Some(first), Some(second)) = (pairs.next(), pairs.next()) else { return false };
+    one.len() == other.len() && first == (second.1, second.0) && !pairs.any(|pair| differs(&pair))
+}
+
+/// The known word most similar to `wanted`, if its [`likeness`] is above `above`.
 pub fn nearest<T: AsRef<str>>(
     wanted: &str,
     known: impl IntoIterator<Item = T>,
     above: f64,
 ) -> Option<T> {
-    let scored = known.into_iter().map(|word| (strsim::jaro_winkler(wanted, word.as_ref()), word));
+    let scored = known.into_iter().map(|word| (likeness(wanted, word.as_ref()), word));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
     best.filter(|(score, _)| *score > above).map(|(_, word)| word)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::llm::ToolSpec;
 use base::ServerName;
-use base::text::{SafeText, cut};
+use base::text::{SafeText, cut, likeness};
 use host::{ExposedNames, Host, Principal, resolve_name};
 use protocol::Tool;
 
@@ -95,8 +95,8 @@ impl ToolCatalog {
     /// The three names most similar to a nonexistent one.
     pub fn nearest(&self, name: &str) -> Vec<&str> {
         let score = |entry: &ChatTool| {
-            let alone = strsim::jaro_winkler(name, &entry.tool.name);
-            strsim::jaro_winkler(name, &entry.name).max(alone)
+            let alone = likeness(name, &entry.tool.name);
+            likeness(name, &entry.name).max(alone)
         };
         let mut scored: Vec<_> = self.tools.iter().map(|tool| (score(tool), tool)).collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -40,7 +40,7 @@ use crate::llm::{
 use crate::media::{self, MediaRoom};
 use base::address::is_loopback;
 use base::secret::Redactor;
-use base::text::SafeText;
+use base::text::{SafeText, likeness};
 use config::TlsConfig;
 use facts::{ASSUMED_CONTEXT_TOKENS, ModelFacts};
 use fault::Fault;
@@ -941,7 +941,7 @@ impl ProviderModel {
     /// Names the models that are like one that the provider does not have.
     async fn advise_model(&self, fault: &mut Fault) {
         let Ok(names) = self.offered().await else { return };
-        let score = |name: &String| strsim::jaro_winkler(&self.config.model, name);
+        let score = |name: &String| likeness(&self.config.model, name);
         let mut scored: Vec<(f64, &String)> =
             names.iter().map(|name| (score(name), name)).collect();
         scored.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -253,6 +253,7 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
         }
     };
     telemetry.redactor().learn(load::secrets(&source.config));
+    source.warn_of_ignored_settings();
     let beside = source.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
     let path = args.file.clone().unwrap_or_else(|| beside.join(TESTS_FILE));
     let saved = SavedCalls::load(&operate::saved_path(source.path.as_deref()))?;

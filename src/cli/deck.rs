@@ -111,6 +111,7 @@ impl Invocation<'_> {
         let rest = spared.then(|| source.config.clone());
         let wrong = |message| Error::new(ErrorCode::Configuration, message);
         source.narrow(&names).map_err(wrong)?;
+        source.warn_of_ignored_settings();
         let all = rest.as_ref().unwrap_or(&source.config);
         self.telemetry.redactor().learn(load::secrets(all));
         let done = signals::block_on(async |signals| {

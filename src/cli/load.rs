@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, CommandFactory, Parser};
 use indexmap::IndexMap;
 
 use super::args::{Cli, Common, OneServer, Verb};
-use super::output::{ExitStatus, problems};
+use super::output::{self, ExitStatus, problems};
 use crate::telemetry::Telemetry;
 use ::deck::{Masks, TrustStore};
 use base::text::{nearest, quoted};
@@ -203,6 +203,26 @@ impl From<McpConfig> for LoadedConfig {
 }
 
 impl LoadedConfig {
+    /// Warns of settings without effect, those of servers that are used and of the file itself.
+    pub fn warn_of_ignored_settings(&self) {
+        /// The others are counted.
+        const MAX_WARNINGS: usize = 8;
+        let is_used = |of: &Diagnostic| match &of.server {
+            Some(name) => self.config.servers.contains_key(name),
+            None => true,
+        };
+        let ignored = self.diagnostics.iter().filter(|of| of.is_ignored_setting() && is_used(of));
+        let ignored: Vec<_> = ignored.collect();
+        for problem in ignored.iter().take(MAX_WARNINGS) {
+            let of = problem.server.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+            output::warn(&SafeText::line(&format!("{of}{}", in_a_line(problem))));
+        }
+        if ignored.len() > MAX_WARNINGS {
+            let more = ignored.len() - MAX_WARNINGS;
+            output::warn(&format!("{more} more settings have no effect; see `mcpdeck config`"));
+        }
+    }
+
     /// Keeps the named servers and their dependencies; all when none is named.
     ///
     /// # Errors

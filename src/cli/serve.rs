@@ -167,6 +167,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
     }
     let source = load::usable(common, &args.one).map_err(|found| problems(&found))?;
     let env = load::environment(common).map_err(|found| problems(&found))?;
+    source.warn_of_ignored_settings();
     for (server, problem) in &source.left_out {
         let server = SafeText::line(server.as_str());
         output::complain(&format!("{server} is left out: {}", SafeText::line(&problem.message)));

@@ -144,6 +144,14 @@ impl Diagnostic {
         matches!(self.severity, Severity::Error)
     }
 
+    /// Whether it tells of a setting that has no effect, so that what the user asked for does not
+    /// happen.
+    pub fn is_ignored_setting(&self) -> bool {
+        const RULES: [&str; 3] =
+            ["config/unknown-key", "config/unused-key", "config/duplicate-key"];
+        RULES.contains(&self.rule.as_str()) && self.severity == Severity::Warning
+    }
+
     /// Sets the help text.
     pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Self {
         self.help = Some(help.into());

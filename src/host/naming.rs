@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use base::ServerName;
 use base::file::hex;
+use base::text::likeness;
 use config::ToolFilter;
 use config::error::{Error, ErrorCode};
 use protocol::APP_URIS;
@@ -47,10 +48,8 @@ pub fn resolve_name<'a>(
                 // All names of one server share its beginning, which makes none of them like
                 // another.
                 let score = match split(asked, server) {
-                    Some(rest) => strsim::jaro_winkler(rest, name),
-                    None => {
-                        strsim::jaro_winkler(asked, &full).max(strsim::jaro_winkler(asked, name))
-                    }
+                    Some(rest) => likeness(rest, name),
+                    None => likeness(asked, &full).max(likeness(asked, name)),
                 };
                 (score, full)
             });
@@ -81,15 +80,15 @@ fn similar(scored: impl Iterator<Item = (f64, String)>) -> Vec<String> {
 /// The URIs and templates that may have been meant by `asked`, the closest first.
 pub(super) fn similar_uris<'a>(asked: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     // Beside their schemes: all begin with one, and most share it.
-    let likeness = |uri: &'a str| match (asked.split_once(':'), uri.split_once(':')) {
+    let score = |uri: &'a str| match (asked.split_once(':'), uri.split_once(':')) {
         (Some((scheme, asked)), Some((other, rest))) => {
-            let schemes = strsim::jaro_winkler(&scheme.to_ascii_lowercase(), other);
+            let schemes = likeness(&scheme.to_ascii_lowercase(), other);
             let (asked, rest) = (asked.trim_start_matches('/'), rest.trim_start_matches('/'));
-            schemes.min(strsim::jaro_winkler(asked, rest))
+            schemes.min(likeness(asked, rest))
         }
-        _ => strsim::jaro_winkler(asked, uri),
+        _ => likeness(asked, uri),
     };
-    similar(known.map(|uri| (likeness(uri), uri.to_owned())))
+    similar(known.map(|uri| (score(uri), uri.to_owned())))
 }
 
 /// The only tool or prompt that models and clients know by this name.
@@ -378,6 +377,17 @@ mod tests {
         let known = tools.iter().map(|tool| (&server, tool));
         let error = resolve_name("memory.serch_nodes", known).expect_err("unknown");
         assert_eq!(error.candidates, ["memory.search_nodes"]);
+        // In a short name one swap is a third of all.
+        let short = ["add", "big", "log"].map(Arc::<str>::from);
+        let known = || short.iter().map(|tool| (&server, tool));
+        for (asked, meant) in
+            [("memory.bgi", "memory.big"), ("ibg", "memory.big"), ("lgo", "memory.log")]
+        {
+            let error = resolve_name(asked, known()).expect_err("unknown");
+            assert_eq!(error.candidates, [meant], "{asked}");
+        }
+        let error = resolve_name("memory.igb", known()).expect_err("unknown");
+        assert!(error.candidates.is_empty(), "{error:?}");
     }
 
     use proptest::prelude::*;

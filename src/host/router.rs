@@ -12,6 +12,7 @@ use super::naming::{canonical_name, resolve_name, similar_uris, split};
 use super::policy::TargetKind;
 use super::server::slot::{Slot, Slots};
 use base::ServerName;
+use base::text::likeness;
 use config::error::{Error, ErrorCode};
 use protocol::ListKind;
 
@@ -39,9 +40,9 @@ pub struct Routes {
 pub fn find_server<'a>(slots: &'a Slots, name: &ServerName) -> Result<&'a Arc<Slot>, Error> {
     const MAX_SERVERS_NAMED: usize = 20;
     slots.get(name).ok_or_else(|| {
-        let likeness = |known: &&ServerName| strsim::jaro_winkler(name.as_str(), known.as_str());
+        let score = |known: &&ServerName| likeness(name.as_str(), known.as_str());
         let mut known: Vec<&ServerName> = slots.keys().collect();
-        known.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
+        known.sort_by(|a, b| score(b).total_cmp(&score(a)));
         known.truncate(MAX_SERVERS_NAMED);
         Error::new(ErrorCode::Configuration, format!("no server `{name}`"))
             .help("`mcpdeck list` shows the servers")

@@ -20,6 +20,46 @@ fn a_policy_that_cannot_be_used_is_told_once() {
 }
 
 #[test]
+fn a_setting_without_effect_is_told_where_its_server_is_used() {
+    let bench = bench();
+    let file = std::fs::read(bench.path().join("mcp.json")).expect("a file");
+    let mut file: serde_json::Value = serde_json::from_slice(&file).expect("JSON");
+    let servers = file["servers"].as_object_mut().expect("servers");
+    servers["calc"]["limts"] = json!({"memory": "1GB"});
+    servers["marker"]["idleStop"] = json!("5m");
+    file["polisy"] = json!({});
+    bench.write("odd.json", &file.to_string());
+    let told = |args: &[&str]| {
+        let done = run(&bench, &[args, &["-c", "odd.json"]].concat());
+        let lines = done.stderr.lines().filter(|line| line.starts_with("mcpdeck: warning: "));
+        lines.map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    let is_of = |line: &String, parts: [&str; 3]| parts.iter().all(|part| line.contains(part));
+    let limits = ["calc: `limts` is not a known key of a server", "odd.json:1:", "mean `limits`?"];
+    let idle = ["marker: `idleStop` means nothing without", "odd.json:1:", "onDemand"];
+    let policy = ["warning: `polisy` is not a known key of", "odd.json:1:", ""];
+    for (args, expected) in [
+        (&["list"][..], &[limits, idle, policy][..]),
+        (&["status", "calc"], &[limits, policy]),
+        (&["call", "calc.add", "a=1", "b=2"], &[limits, policy]),
+        (&["list", "marker"], &[idle, policy]),
+        (&["call", "calc.add", "a=1", "b=2", "--json"], &[limits, policy]),
+    ] {
+        let lines = told(args);
+        assert_eq!(lines.len(), expected.len(), "{args:?}: {lines:#?}");
+        for parts in expected {
+            assert!(lines.iter().any(|line| is_of(line, *parts)), "{args:?}: {lines:#?}");
+        }
+    }
+    let many: serde_json::Map<_, _> = (0..20).map(|n| (format!("odd{n}"), json!(n))).collect();
+    file["servers"]["calc"].as_object_mut().expect("an entry").extend(many);
+    bench.write("odd.json", &file.to_string());
+    let lines = told(&["status", "calc"]);
+    assert!(lines.len() < 12, "{lines:#?}");
+    assert!(lines.last().expect("lines").contains("more settings have no effect"), "{lines:#?}");
+}
+
+#[test]
 fn every_mistake_is_answered_with_the_way_out() {
     let bench = bench();
     bench.write("teem.json", "{}");
