@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::text::json::escaped;
+use super::text::percent;
 
 /// What every secret is printed as.
 pub const MASK: &str = "***";
@@ -266,7 +267,7 @@ impl SecretPatterns {
             && let Some(password) = url.password()
         {
             self.add_spellings(password);
-            let decoded = percent_decoded(password);
+            let decoded = percent::decoded(password);
             self.add_spellings(&decoded);
         }
         if value.contains('\n') {
@@ -353,20 +354,4 @@ fn percent_encoded(value: &str, upper: bool, kept: &str) -> String {
         let _ = if upper { write!(out, "%{byte:02X}") } else { write!(out, "%{byte:02x}") };
     }
     out
-}
-
-/// Percent-decodes `text` (RFC 3986); invalid sequences are kept as they are.
-pub fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = (*first == b'%')
-            .then(|| std::str::from_utf8(tail.get(..2)?).ok())
-            .flatten()
-            .filter(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()))
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &tail[2..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

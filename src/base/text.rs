@@ -28,6 +28,7 @@ use crate::text::scan::{Scanner, TextPiece};
 pub mod inspect;
 pub mod json;
 pub mod path;
+pub mod percent;
 mod scan;
 
 pub use scan::HiddenKind;

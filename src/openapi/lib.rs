@@ -14,7 +14,6 @@
 mod answer;
 mod body;
 mod document;
-mod encode;
 mod operation;
 mod parameter;
 mod request;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use base::text::percent;
 use http::Method;
 use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::body::ApiBody;
 use crate::document::ApiDocument;
-use crate::encode::{decoded, leaves_path, literal};
 use crate::parameter::{ApiParameter, ParameterPlace, ValueStyle, argument_name};
 use crate::schemas::{ToolSchemas, resolve};
 
@@ -270,6 +270,11 @@ fn parameter_schema<'d>(written: &'d Value, schemas: &mut ToolSchemas<'d>) -> Va
     schema
 }
 
+/// Whether a text is, or holds between slashes, a segment that leads out of its place in a path.
+pub(crate) fn leaves_path(text: &str) -> bool {
+    text.split(['/', '\\']).any(|part| part == "." || part == "..")
+}
+
 /// The parts of a path template.
 fn pieces(template: &str) -> Result<Vec<PathPiece>, String> {
     if !template.starts_with('/') {
@@ -280,7 +285,7 @@ fn pieces(template: &str) -> Result<Vec<PathPiece>, String> {
     let mut put = |text: &str, out: &mut Vec<PathPiece>| {
         filled.push_str(text);
         if !text.is_empty() {
-            out.push(PathPiece::Literal(literal(text)));
+            out.push(PathPiece::Literal(percent::completed(text, "/:@!$&'()*+,;=")));
         }
         // In the place of a parameter, which is never empty and no dot segment itself.
         filled.push('x');
@@ -293,7 +298,7 @@ fn pieces(template: &str) -> Result<Vec<PathPiece>, String> {
     }
     put(rest, &mut out);
     filled.pop();
-    if leaves_path(&decoded(&filled)) {
+    if leaves_path(&percent::decoded(&filled)) {
         return Err("its path has `.` or `..` as a segment".to_owned());
     }
     if filled.contains(['?', '#']) {

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::encode::{encoded, encoded_but};
+use base::text::percent::{encoded, encoded_but};
 
 /// Why a call cannot become a request. Its text says which argument is wrong and in what.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -112,7 +112,7 @@ impl ValueStyle {
     }
 
     fn encode(self, text: &str) -> String {
-        if self.allow_reserved { encoded_but(text, b":/?@!$'()*,;") } else { encoded(text) }
+        if self.allow_reserved { encoded_but(text, ":/?@!$'()*,;") } else { encoded(text) }
     }
 
     /// The text of a value in a segment of a path, encoded.

@@ -5,8 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::encode::leaves_path;
-use crate::operation::{ApiOperation, PathPiece};
+use crate::operation::{ApiOperation, PathPiece, leaves_path};
 use crate::parameter::{ArgumentProblem, ParameterPlace};
 
 /// A request to send.

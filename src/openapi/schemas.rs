@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
-use crate::encode::decoded;
+use base::text::percent::decoded;
 use schema::{Holds, holds};
 
 /// Deepest nesting of a schema; below, anything is allowed.

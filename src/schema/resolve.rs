@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use base::text::percent;
 use url::Url;
 
 /// What stands for the address of a document that names none.
@@ -51,7 +52,7 @@ impl RefTargets {
         } else {
             self.resources.get(&self.absolute(base, uri)).into_iter().collect()
         };
-        let decoded = percent_decoded(fragment);
+        let decoded = percent::decoded(fragment);
         let within = |resource: &Arc<str>| {
             let anchor = self.anchors.get(&(Arc::clone(resource), decoded.clone())).cloned();
             let written = [format!("{resource}{fragment}"), format!("{resource}{decoded}")];
@@ -72,15 +73,4 @@ impl RefTargets {
             Err(_) => uri.to_owned(),
         }
     }
-}
-
-fn percent_decoded(text: &str) -> String {
-    let hex = |at: usize| text.get(at..at + 2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
-    while let Some(byte) = text.as_bytes().get(at) {
-        let decoded = hex(at + 1).filter(|_| *byte == b'%');
-        out.push(decoded.unwrap_or(*byte));
-        at += if decoded.is_some() { 3 } else { 1 };
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }

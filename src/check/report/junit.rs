@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::model::{CheckFinding, CheckVerdict, DoctorStatus, DoctorStep, Report, ServerReport};
 use crate::rule;
 use base::file::hex;
-use base::text::json as safe;
+use base::text::{json as safe, percent};
 use config::Position;
 
 /// The root element, without attributes: some readers forbid them.
@@ -303,7 +303,7 @@ fn physical(file: &Path, at: Option<&Position>) -> Value {
     let uri = if near.is_absolute() {
         url::Url::from_file_path(near).map(String::from).unwrap_or_default()
     } else {
-        let parts = near.components().map(|c| encode(&c.as_os_str().to_string_lossy()));
+        let parts = near.components().map(|c| percent::encoded(&c.as_os_str().to_string_lossy()));
         parts.collect::<Vec<_>>().join("/")
     };
     let mut location = json!({"artifactLocation": {"uri": uri}});
@@ -311,13 +311,4 @@ fn physical(file: &Path, at: Option<&Position>) -> Value {
         location["region"] = json!({"startLine": at.line, "startColumn": at.column.max(1)});
     }
     location
-}
-
-/// Percent-encodes one segment of a path (RFC 3986, section 2.3).
-fn encode(segment: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
-    segment
-        .bytes()
-        .map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") })
-        .collect()
 }

@@ -20,8 +20,8 @@ use super::sign_in::{ProfileMatch, SignInConfig};
 use crate::naming::exposed_name;
 use crate::pattern::{NamePatterns, OfferedNames, Reading, meant_by, meets};
 use base::ServerName;
-use base::secret::percent_decoded;
 use base::text::nearest;
+use base::text::percent;
 use protocol::{Capabilities, ToolHints};
 
 /// The compiled rules of a policy.
@@ -959,7 +959,7 @@ fn decoded(text: &str) -> String {
         if !out.contains('%') {
             break;
         }
-        out = percent_decoded(&out);
+        out = percent::decoded(&out);
     }
     out
 }

@@ -1,10 +1,9 @@
 //! URI templates (RFC 6570, levels 1 to 4): their variables and their expansion. Pure.
 
-use std::fmt::Write as _;
-
 use serde_json::Value;
 
 use base::text::json::plain;
+use base::text::percent;
 
 /// One variable of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,22 +133,9 @@ fn pieces_of(of: &Expression, variable: &Variable, value: Option<&Value>) -> Vec
     vec![named(flat.collect::<Vec<_>>().join(","))]
 }
 
-/// Percent-encodes all but unreserved characters; `reserved` also keeps reserved ones and `%XX`.
+/// Percent-encodes all but unreserved characters; with `reserved`, reserved ones and `%XX` stay too.
 fn encode(text: &str, reserved: bool) -> String {
-    let bytes = text.as_bytes();
-    let hex = |i: usize| bytes.get(i).is_some_and(u8::is_ascii_hexdigit);
-    let mut out = String::with_capacity(text.len());
-    for (at, byte) in bytes.iter().enumerate() {
-        let unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
-        let kept =
-            b":/?#[]@!$&'()*+,;=".contains(byte) || (*byte == b'%' && hex(at + 1) && hex(at + 2));
-        if unreserved || reserved && kept {
-            out.push(*byte as char);
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+    if reserved { percent::completed(text, ":/?#[]@!$&'()*+,;=") } else { percent::encoded(text) }
 }
 
 #[cfg(test)]
