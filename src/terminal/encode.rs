@@ -9,6 +9,7 @@ use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 use ratatui::style::Color;
 
+use crate::cluster::is_cluster;
 use crate::theme::ANSI;
 
 /// Writes frames to `W`, which must buffer them until it is flushed.
@@ -67,7 +68,8 @@ impl<W: Write> Backend for Ansi<W> {
                 worn = look(cell);
             }
             self.0.write_all(cell.symbol().as_bytes())?;
-            next = x.checked_add(1).map(|x| (x, y));
+            // Where a cluster leaves the cursor is not known.
+            next = x.checked_add(1).map(|x| (x, y)).filter(|_| !is_cluster(cell.symbol()));
         }
         if worn == look(&Cell::EMPTY) { Ok(()) } else { self.0.write_all(b"\x1b[0m") }
     }
@@ -155,6 +157,8 @@ mod tests {
         let plain = Style::new();
         let cells = [(0, 0, "世", plain), (2, 0, "x", plain)];
         assert_eq!(drawn(&cells), "\x1b[1;1H世\x1b[1;3Hx");
+        let cells = [(0, 0, "é\u{301}", plain), (1, 0, "x", plain)];
+        assert_eq!(drawn(&cells), "\x1b[1;1Hé\u{301}\x1b[1;2Hx");
     }
 
     #[test]

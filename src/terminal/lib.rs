@@ -36,6 +36,7 @@ macro_rules! named {
 
 pub mod browser;
 pub mod chord;
+mod cluster;
 pub mod doc;
 pub mod encode;
 pub mod gesture;

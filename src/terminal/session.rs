@@ -18,7 +18,9 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 use ratatui::Terminal;
+use ratatui::backend::Backend as _;
 
+use crate::cluster::DrawnClusters;
 use crate::encode::Ansi;
 use crate::graphics::{Placed, Placement};
 use crate::prelude::*;
@@ -36,6 +38,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 pub struct TerminalSession {
     screen: FrameTerminal,
     pictures: Placed,
+    clusters: DrawnClusters,
     /// The size of the last frame.
     drawn: Rect,
 }
@@ -51,7 +54,12 @@ impl TerminalSession {
         let backend = Ansi(Vec::with_capacity(FRAME_CAPACITY));
         take()?;
         match Terminal::new(backend) {
-            Ok(screen) => Ok(Self { screen, pictures: Placed::default(), drawn: Rect::ZERO }),
+            Ok(screen) => Ok(Self {
+                screen,
+                pictures: Placed::default(),
+                clusters: DrawnClusters::default(),
+                drawn: Rect::ZERO,
+            }),
             Err(error) => {
                 restore();
                 Err(error)
@@ -112,9 +120,12 @@ impl TerminalSession {
         let pictures = place(size);
         let bytes = self.pictures.take_away(&pictures);
         self.frame().extend_from_slice(&bytes);
-        self.screen.draw(|frame| {
-            paint(frame.area(), frame.buffer_mut());
-        })?;
+        let drawn = self.screen.draw(|frame| paint(frame.area(), frame.buffer_mut()))?;
+        let again = self.clusters.follow(drawn.buffer);
+        if !again.is_empty() {
+            let cells = again.iter().map(|(at, cell)| (at.x, at.y, cell));
+            self.screen.backend_mut().draw(cells)?;
+        }
         let bytes = self.pictures.put(pictures);
         self.frame().extend_from_slice(&bytes);
         if waiting == 0 && self.frame().len() == begun {
