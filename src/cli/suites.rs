@@ -111,6 +111,9 @@ impl DashboardBench {
         let mut choice = SuiteChoice::default();
         match range {
             SuiteRange::All => {}
+            SuiteRange::One(name) if !tests.file.suites.contains_key(name) => {
+                return Err(format!("there is no suite `{name}` in the file any more"));
+            }
             SuiteRange::One(name) => choice.only = Some([name.clone()].into()),
             SuiteRange::Failed => choice.only = Some(FailedSuites::new(path).read()),
         }

@@ -232,6 +232,11 @@ impl Answers {
         }
     }
 
+    /// Whether there is an answer with the same name, server and kind.
+    pub fn has(&self, answer: &ScriptedAnswer) -> bool {
+        self.place(answer).is_some()
+    }
+
     fn place(&self, answer: &ScriptedAnswer) -> Option<usize> {
         let of = |a: &ScriptedAnswer| (a.name.clone(), a.server.clone(), a.kind);
         self.answers.iter().position(|old| of(old) == of(answer))

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 /// An edit that was made.
 pub(super) struct Made {
-    pub(super) undo: Undo,
+    /// What takes it back; `None` where the file already said so.
+    pub(super) undo: Option<Undo>,
     /// The servers it affects.
     pub(super) servers: Vec<ServerName>,
     /// Its description.
@@ -152,7 +153,7 @@ impl FileEditor<'_> {
         let s = if count == 1 { "" } else { "s" };
         let words = format!("{count} server{s} added to {}", file.display());
         let undo = write_with_backup(&file, before, after, self.environment)?;
-        Ok(Made { undo, servers, words })
+        Ok(Made { undo: Some(undo), servers, words })
     }
 
     /// How an entry names a variable: by reference if it is set here, otherwise through an input,
@@ -182,8 +183,11 @@ impl FileEditor<'_> {
         if !removes {
             self.check(file, &after, servers.first())?;
         }
+        if before.as_deref() == Some(after.as_str()) {
+            return Ok(Made { undo: None, servers, words: "nothing was changed".to_owned() });
+        }
         let undo = write_with_backup(file, before, after, self.environment)?;
-        Ok(Made { undo, servers, words })
+        Ok(Made { undo: Some(undo), servers, words })
     }
 
     /// Refuses an entry that could not be used.

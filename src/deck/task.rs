@@ -350,6 +350,9 @@ impl DeckTask {
     /// Applies an edit that was written; returns the message about it. `typed` says that it adds a
     /// server that the user typed.
     async fn made(&mut self, made: Made, typed: bool) -> SafeText {
+        if made.undo.is_none() {
+            return SafeText::line(&made.words);
+        }
         let trusted = self.trusted();
         let servers = made.servers.clone();
         let said = SafeText::line(&format!("{}   z: undo", made.words));
@@ -366,7 +369,7 @@ impl DeckTask {
             return self.fail("there is nothing to undo".to_owned());
         };
         let trusted = self.trusted();
-        let undo = made.undo.clone();
+        let Some(undo) = made.undo.clone() else { return };
         let undone = tokio::task::spawn_blocking(move || undo.undo()).await;
         match undone.unwrap_or_else(|error| Err(EditError::Refused(error.to_string()))) {
             Ok(()) => {

@@ -91,7 +91,21 @@ impl FromStr for Chord {
                 .or_else(|| rest.strip_prefix('f')?.parse().ok().map(KeyCode::F))
                 .ok_or_else(|| format!("`{rest}` in `{text}` is not a key"))?,
         };
-        Ok(Self::new(code, modifiers))
+        let KeyCode::Char(c) = code else { return Ok(Self::new(code, modifiers)) };
+        // Terminals send what shift makes of a character, and nothing of shift beside ctrl.
+        match (modifiers.contains(KeyModifiers::SHIFT), modifiers.contains(KeyModifiers::CONTROL)) {
+            (true, true) => {
+                Err(format!("a terminal cannot tell `{text}` from the same without shift"))
+            }
+            (true, false) if c.is_lowercase() => {
+                let upper = c.to_uppercase().next().unwrap_or(c);
+                Ok(Self::new(KeyCode::Char(upper), modifiers))
+            }
+            (true, false) if !c.is_uppercase() => {
+                Err(format!("`{text}`: write the character that shift and this key type"))
+            }
+            _ => Ok(Self::new(code, modifiers)),
+        }
     }
 }
 
@@ -144,6 +158,12 @@ mod tests {
         let pressed = KeyEvent::new(KeyCode::Char('G'), KeyModifiers::SHIFT);
         assert_eq!(Chord::pressed(pressed), chord("G"));
         assert_eq!(chord("ctrl-P"), chord("ctrl-p"));
+        assert_eq!(chord("shift-q"), chord("Q"));
+        assert_eq!(chord("alt-shift-é"), chord("alt-É"));
+        // What no terminal sends is not taken for another key.
+        for text in ["shift-1", "shift-?", "ctrl-shift-a"] {
+            assert!(text.parse::<Chord>().is_err(), "{text}");
+        }
     }
 
     proptest! {

@@ -8,7 +8,7 @@ use ratatui::widgets::{Clear, Widget as _};
 
 use crate::app::appearance::Appearance;
 use crate::app::guide::Guide;
-use crate::app::moment::DrawnDecision;
+use crate::app::moment::{DrawnDecision, StrayKeys};
 use crate::app::panes::Panes;
 use crate::app::pointer::Pointer;
 use crate::app::screens::{OpenScreen, Screens};
@@ -134,6 +134,7 @@ pub struct App {
     /// Effects to return from the current [`App::update`].
     effects: Vec<Effect>,
     moment: DrawnDecision,
+    stray_keys: StrayKeys,
     pointer: Pointer,
     guide: Guide,
     /// Whether the user has just added servers, so that their approval follows at once.
@@ -172,6 +173,7 @@ impl App {
             out: Out::default(),
             effects: Vec::new(),
             moment: DrawnDecision::default(),
+            stray_keys: StrayKeys::default(),
             pointer: Pointer::default(),
             guide: Guide::default(),
             expects_approval: false,
@@ -517,7 +519,7 @@ impl App {
             {
                 return false;
             }
-            Effect::Order(Order::AnswerAll(answers)) => {
+            Effect::Order(Order::AnswerAll(answers) | Order::Deny(answers)) => {
                 for (id, _) in answers {
                     self.screens.answer_sent(*id, &self.model.view);
                 }
@@ -527,17 +529,12 @@ impl App {
                 self.toast(ink!("copied {}", count(text.chars().count(), "character")), Role::Ok);
             }
             Effect::Record(record) => self.screens.calls.history.apply(record),
-            Effect::SaveCall(name, call) => {
-                self.screens.calls.saved.set(name.clone(), (**call).clone());
-            }
-            Effect::KeepAnswer(answer) => self.screens.answers.kept.set((**answer).clone()),
             Effect::Config(command) => {
                 self.expects_approval |=
                     matches!(command, ConfigCommand::Change(FileChange::Import(_)));
             }
             Effect::Order(
                 Order::Server(..)
-                | Order::Deny(_)
                 | Order::MoreTime(..)
                 | Order::ApprovalRule(..)
                 | Order::Client(..)
@@ -547,6 +544,8 @@ impl App {
             | Effect::Call(..)
             | Effect::OpenApp(_)
             | Effect::CancelCall(_)
+            | Effect::SaveCall(..)
+            | Effect::KeepAnswer(..)
             | Effect::Draft(..)
             | Effect::Chat(_)
             | Effect::Baseline(_)

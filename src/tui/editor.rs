@@ -10,16 +10,27 @@ use base::text::SafeText;
 /// The editor used when none is configured.
 const DEFAULT: &str = if cfg!(windows) { "notepad" } else { "vi" };
 
-/// Edits `text` in `$VISUAL`, `$EDITOR` or the default editor; returns the new text, or an error.
+/// Edits `text` in `$VISUAL`, `$EDITOR` or the default editor; returns the new text, or an error. What
+/// was written there and cannot be used stays in its file, which the error names.
 pub(super) async fn edit(text: &str, suffix: &str) -> Result<String, SafeText> {
     let fail = |error: io::Error| SafeText::line(&format!("the temporary file: {error}"));
     let path = std::env::temp_dir().join(format!("mcpdeck-{:016x}{suffix}", fastrand::u64(..)));
     replace_quickly(&path, text.as_bytes()).map_err(fail)?;
     let done = open(&path, 0).await;
-    let read = std::fs::read_to_string(&path);
-    let _ = std::fs::remove_file(&path);
-    done.map_err(|why| SafeText::line(&format!("{why}; nothing was changed")))?;
-    read.map_err(fail)
+    let read = std::fs::read(&path).map_err(fail);
+    let is_work = matches!(&read, Ok(written) if written != text.as_bytes());
+    let kept =
+        |why: &str| SafeText::line(&format!("{why}; your text is kept in {}", path.display()));
+    match (done, read.map(String::from_utf8)) {
+        (Err(why), _) if is_work => return Err(kept(&why)),
+        (Ok(()), Ok(Err(_))) => return Err(kept("the text is not UTF-8")),
+        (done, read) => {
+            let _ = std::fs::remove_file(&path);
+            done.map_err(|why| SafeText::line(&format!("{why}; nothing was changed")))?;
+            let read = read?;
+            read.map_err(|error| SafeText::line(&error.to_string()))
+        }
+    }
 }
 
 /// Opens a file in place, at a line if the editor is known to accept one.

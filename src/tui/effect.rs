@@ -37,7 +37,7 @@ pub enum Effect {
     /// Ask the registered model for a draft, with the parameters if they were edited.
     Draft(ApprovalId, Option<Arc<Value>>),
     /// Store an answer next to the configuration.
-    KeepAnswer(Box<ScriptedAnswer>),
+    KeepAnswer(Box<ScriptedAnswer>, Existing),
     /// Send a message to the model, or stop it.
     Chat(ChatCommand),
     /// Read definitions to compare with; they come back as a message.
@@ -92,7 +92,7 @@ pub enum Effect {
     /// Read a file for a field of a form.
     ReadFile(FormToken, PathBuf),
     /// Add a call to the saved calls next to the configuration.
-    SaveCall(String, Box<SavedCall>),
+    SaveCall(String, Box<SavedCall>, Existing),
     /// Append to the history of calls.
     Record(HistoryRecord),
     /// Open a URL that the user has confirmed for this request.
@@ -170,7 +170,7 @@ pub struct TrialFinding {
     pub help: SafeText,
 }
 
-/// What to do with a file that already exists.
+/// What to do with a file, or an entry of a file, that already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Leave it alone and ask the user.

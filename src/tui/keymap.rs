@@ -1,6 +1,6 @@
 //! The one table of key bindings: it drives dispatch, footer, help, palette, `--keys` and README.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use crossterm::event::{KeyEvent, KeyModifiers};
@@ -163,6 +163,8 @@ pub struct Keymap {
     listed: Vec<KeyRow>,
     /// The user's commands, by number.
     pub commands: Vec<UserCommand>,
+    /// What the user's file has bound so far.
+    bound: HashSet<(KeyScope, Chord)>,
 }
 
 impl Keymap {
@@ -236,7 +238,7 @@ impl Keymap {
     }
 
     fn bind(&mut self, scope: KeyScope, key: &str, value: &toml::Value) -> Result<(), String> {
-        let id = value.as_str().unwrap_or_default();
+        let id = value.as_str().ok_or("expected the name of an action, in quotes")?;
         let action = Action::by_id(id).filter(|action| {
             // An unbound action can be run from the palette over the panes.
             let mut bound = BINDINGS.iter().filter(|row| row.action == *action).peekable();
@@ -246,8 +248,7 @@ impl Keymap {
         if action.is_none() && id != "none" {
             return Err(format!("there is no action `{id}` in `{}`", scope.name()));
         }
-        self.rebind(scope, key.parse()?, action);
-        Ok(())
+        self.rebind(scope, key.parse()?, action)
     }
 
     fn add_command(&mut self, name: &str, entry: toml::Value) -> Result<(), String> {
@@ -259,18 +260,29 @@ impl Keymap {
             format!("{wanted}, not in `{}`", command.scope)
         })?;
         let number = u8::try_from(self.commands.len()).map_err(|_| "more than 256 commands")?;
-        self.rebind(scope, command.key.parse()?, Some(Action::User(number)));
+        self.rebind(scope, command.key.parse()?, Some(Action::User(number)))?;
         self.commands.push(UserCommand { name: name.to_owned(), ..command });
         Ok(())
     }
 
-    fn rebind(&mut self, scope: KeyScope, chord: Chord, wanted: Option<Action>) {
+    fn rebind(
+        &mut self,
+        scope: KeyScope,
+        chord: Chord,
+        wanted: Option<Action>,
+    ) -> Result<(), String> {
+        if scope == KeyScope::Form && chord.typed().is_some() {
+            return Err(format!("`{chord}` is text in a form: bind a chord or another key"));
+        }
+        if !self.bound.insert((scope, chord)) {
+            return Err(format!("`{chord}` is bound twice in `{}`", scope.name()));
+        }
         for row in self.listed.iter_mut().filter(|row| row.scope == scope) {
             row.chords.retain(|c| *c != chord);
         }
         let Some(wanted) = wanted else {
             self.meanings.remove(&(scope, chord));
-            return;
+            return Ok(());
         };
         self.meanings.insert((scope, chord), wanted);
         let same = |row: &&mut KeyRow| row.scope == scope && row.action == wanted;
@@ -284,6 +296,7 @@ impl Keymap {
                 word: wanted.label(),
             }),
         }
+        Ok(())
     }
 
     /// The action of a chord, innermost scope first.
@@ -586,6 +599,17 @@ mod tests {
             ("\n[global]\nq = \"quti\"", "keymap.toml:3: there is no action `quti`"),
             ("[global]\nctrl-alt = \"quit\"", "keymap.toml:2: "),
             ("[global]\nnonsense", "keymap.toml:2: "),
+            ("[tools]\nf4 = 3", "keymap.toml:2: expected the name of an action"),
+            ("[global]\nshift-1 = \"quit\"", "keymap.toml:2: `shift-1`: write the character"),
+            ("[form]\ne = \"undo\"", "keymap.toml:2: `e` is text in a form"),
+            (
+                "[global]\nQ = \"quit\"\nshift-q = \"palette\"",
+                "keymap.toml:3: `Q` is bound twice in `global`",
+            ),
+            (
+                "[commands.one]\nkey = \"f10\"\nrun = \"x\"\n[commands.two]\nkey = \"f10\"\nrun = \"y\"",
+                "keymap.toml:4: `f10` is bound twice in `global`",
+            ),
         ] {
             let error = Keymap::with_user(text).unwrap_err();
             assert!(error.contains(said), "{error}");

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use crossterm::event::Event;
 
 use crate::chat::port::ChatNews;
-use crate::effect::{Baseline, TrialReport};
+use crate::effect::{Baseline, Effect, TrialReport};
 use crate::form::CheckResult;
 use crate::player::Played;
 use crate::prelude::*;
 use crate::result::{PictureDone, ResultFile};
 use crate::suites::SuiteNews;
 use config::error::Error;
-use deck::{Answers, DeckEvent, Lock, News};
+use deck::{Answers, DeckEvent, Lock, News, SavedCalls, ScriptedAnswer};
 use host::{CacheKey, CallOutcome, Drafted};
 use protocol::{ApprovalId, CallId, Payload, Progress};
 use reach::{FoundServers, FoundSource};
@@ -65,6 +65,8 @@ pub enum Message {
     CallEnded(CallToken, Box<Result<CallOutcome, Error>>),
     /// A call has made progress.
     CallProgress(CallToken, Progress),
+    /// The editor of a file was closed; what is read from files is read again.
+    FileEdited,
     /// The editor was closed; the text, unless it was abandoned.
     Edited(FormToken, Result<String, SafeText>),
     /// Something happened in the chat.
@@ -77,6 +79,14 @@ pub enum Message {
     Opened(ApprovalId, Result<(), SafeText>),
     /// The answers stored next to the configuration.
     KeptAnswers(Answers),
+    /// An answer that is kept until the dashboard ends, without a file.
+    KeptAnswer(Box<ScriptedAnswer>),
+    /// The calls saved next to the configuration.
+    SavedCalls(SavedCalls),
+    /// There is something of this name already; the effect that replaces it.
+    NameTaken(SafeText, Box<Effect>),
+    /// Something that the user asked for could not be done, and why.
+    NotDone(SafeText),
     /// A file was read for a field.
     FileRead(FormToken, Result<Vec<u8>, SafeText>),
     /// A file to be written already exists.

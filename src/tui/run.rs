@@ -458,6 +458,7 @@ impl Dashboard {
             Effect::EditFile(path, line) => {
                 let done = self.lend(crate::editor::open(&path, line)).await?;
                 self.lent(done).await?;
+                Box::pin(self.update(Message::FileEdited)).await?;
             }
             Effect::Edit { token, text, suffix } => {
                 let edited = self.lend(crate::editor::edit(&text, suffix)).await?;
@@ -472,7 +473,7 @@ impl Dashboard {
             Effect::Call(token, request) => self.runner.call(token, request),
             Effect::CancelCall(token) => self.runner.cancel_call(token),
             Effect::Draft(id, params) => self.runner.draft(id, params),
-            Effect::KeepAnswer(answer) => self.runner.keep_answer(*answer),
+            Effect::KeepAnswer(answer, existing) => self.runner.keep_answer(*answer, existing),
             Effect::OpenApp(request) => self.runner.open_app(*request),
             Effect::OpenUrl(id, url) => self.runner.open_url(id, url),
             Effect::Suites(order) => self.runner.order_suites(*order),
@@ -486,7 +487,9 @@ impl Dashboard {
             }
             Effect::SavePrefs(prefs) => self.runner.save_prefs(&prefs),
             Effect::Record(record) => self.runner.record(&record),
-            Effect::SaveCall(name, call) => self.runner.save_call(&name, *call),
+            Effect::SaveCall(name, call, existing) => {
+                self.runner.save_call(name, *call, existing);
+            }
             Effect::ReadFile(token, path) => self.runner.read_file(token, path),
             Effect::Baseline(baseline) => self.runner.read_baseline(baseline),
             Effect::FindServers => self.runner.find_servers(),
@@ -530,7 +533,8 @@ impl Dashboard {
     }
 
     async fn not_recorded(&mut self, name: &SafeText, error: &io::Error) -> io::Result<()> {
-        self.failed(ErrorCode::Internal, format!("cannot record to {name}: {error}")).await
+        let text = SafeText::line(&format!("cannot record to {name}: {error}"));
+        Box::pin(self.update(Message::NotDone(text))).await
     }
 
     fn quit_now(&mut self) {
@@ -623,7 +627,7 @@ impl Dashboard {
     async fn lent(&mut self, done: Result<(), SafeText>) -> io::Result<()> {
         match done {
             Ok(()) => Ok(()),
-            Err(reason) => self.failed(ErrorCode::Internal, reason.as_str()).await,
+            Err(reason) => Box::pin(self.update(Message::NotDone(reason))).await,
         }
     }
 }

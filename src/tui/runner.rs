@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::effect::{
-    AppRequest, Baseline, CallRequest, Existing, LockChange, TrialReport, TrialRequest,
+    AppRequest, Baseline, CallRequest, Effect, Existing, LockChange, TrialReport, TrialRequest,
 };
 use crate::form::CheckJob;
 use crate::message::{CallToken, FormToken, Message, ViewToken};
@@ -432,23 +432,40 @@ impl Runner {
     }
 
     /// Adds a call to the saved calls next to the configuration.
-    pub fn save_call(&self, name: &str, call: SavedCall) {
+    pub fn save_call(&self, name: String, call: SavedCall, existing: Existing) {
         let Some(file) = &self.files.calls else {
             return self.send(refused("there is no configuration file to save calls beside"));
         };
-        self.send(match SavedCalls::put(file, name, call) {
-            Ok(()) => done(&format!("saved {name} in {}", file.display())),
-            Err(problem) => refused(&problem),
-        });
+        let load = || SavedCalls::load(file);
+        let is_known = existing == Existing::Keep
+            && load().is_ok_and(|saved| saved.calls.contains_key(name.as_str()));
+        if is_known {
+            let text = SafeText::line(&format!("the saved call {name}"));
+            let replacing = Effect::SaveCall(name, Box::new(call), Existing::Replace);
+            return self.send(Message::NameTaken(text, Box::new(replacing)));
+        }
+        match SavedCalls::put(file, &name, call).and_then(|()| load()) {
+            Ok(saved) => {
+                self.send(Message::SavedCalls(saved));
+                self.send(done(&format!("saved {name} in {}", file.display())));
+            }
+            Err(problem) => self.send(refused(&problem)),
+        }
     }
 
     /// Stores an answer next to the configuration.
-    pub fn keep_answer(&self, answer: ScriptedAnswer) {
+    pub fn keep_answer(&self, answer: ScriptedAnswer, existing: Existing) {
         let name = answer.name.clone().unwrap_or_default();
         let Some(file) = &self.files.answers else {
             let text = format!("kept {name} until you leave: there is no configuration file");
+            self.send(Message::KeptAnswer(Box::new(answer)));
             return self.send(done(&text));
         };
+        if existing == Existing::Keep && Answers::load(file).is_ok_and(|kept| kept.has(&answer)) {
+            let text = SafeText::line(&format!("the kept answer {name}"));
+            let replacing = Effect::KeepAnswer(Box::new(answer), Existing::Replace);
+            return self.send(Message::NameTaken(text, Box::new(replacing)));
+        }
         match Answers::put(file, answer) {
             Ok(kept) => {
                 self.send(Message::KeptAnswers(kept));
@@ -528,7 +545,7 @@ fn done(text: &str) -> Message {
 }
 
 fn failed(text: &str) -> Message {
-    Message::Failed(Error::new(ErrorCode::Internal, text))
+    Message::NotDone(SafeText::line(text))
 }
 
 /// A failure in the configuration's folder.

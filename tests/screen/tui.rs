@@ -298,6 +298,48 @@ fn situation() -> Situation {
     }
 }
 
+/// A dashboard in which `abc` was typed into the dialog of the input `token`.
+fn typing_a_password() -> App {
+    let mut app = app("typical");
+    app.update(Message::Resize(80, 24));
+    app.update(Message::Deck(DeckEvent::Situation(Arc::new(situation()))));
+    draw(&mut app, 80, 24);
+    let keys = [KeyCode::Esc, KeyCode::Char('6'), KeyCode::Char('G'), KeyCode::Char('k')];
+    let typed = [KeyCode::Enter, KeyCode::Char('a'), KeyCode::Char('b'), KeyCode::Char('c')];
+    for key in keys.into_iter().chain(typed) {
+        press(&mut app, key, KeyModifiers::NONE);
+    }
+    app
+}
+
+#[test]
+fn what_is_typed_into_an_input_survives_a_new_description_and_acts_nowhere_else() {
+    let changed = |app: &mut App, change: &dyn Fn(&mut InputConfig)| {
+        let mut now = situation();
+        change(&mut now.inputs[0].input);
+        app.update(Message::Deck(DeckEvent::Situation(Arc::new(now))));
+        draw(app, 80, 24)
+    };
+    let mut app = typing_a_password();
+    let screen = changed(&mut app, &|input| input.description = "ask Bob".to_owned());
+    assert!(screen.contains("ask Bob") && screen.contains("•••"), "{screen}");
+    // What is typed hidden appears nowhere, whatever the file makes of it.
+    let mut app = typing_a_password();
+    let open = InputKind::PromptString { password: false };
+    let screen = changed(&mut app, &|input| input.kind = open.clone());
+    assert!(!screen.contains("•••") && !screen.contains("abc"), "{screen}");
+    assert!(screen.contains("closed: it was answered elsewhere"), "{screen}");
+    for key in ['q', '/', 'd', 'e'] {
+        let effects = press(&mut app, KeyCode::Char(key), KeyModifiers::NONE);
+        assert!(effects.is_empty(), "{effects:?}");
+        assert_eq!(draw(&mut app, 80, 24), screen, "{key} was meant for the dialog");
+    }
+    // After a pause keys act again.
+    app.update(Message::Now(app.model.now.plus(std::time::Duration::from_secs(2))));
+    press(&mut app, KeyCode::Char('?'), KeyModifiers::NONE);
+    assert_ne!(draw(&mut app, 80, 24), screen);
+}
+
 #[test]
 fn the_screens_of_configuration_read_as_recorded() {
     let sizes = [(80, 24), (120, 40)];

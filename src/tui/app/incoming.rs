@@ -203,6 +203,17 @@ impl App {
                 self.mark(Redraw::Now);
             }
             Message::KeptAnswers(answers) => self.use_kept_answers(answers),
+            Message::KeptAnswer(answer) => self.screens.answers.kept.set(*answer),
+            Message::SavedCalls(calls) => self.screens.calls.saved = calls,
+            Message::NameTaken(name, replacing) => {
+                let lines = vec![Ink::line(&name), ink!("What it holds now will be lost.")];
+                self.confirm(ink!("replace it?"), lines, vec![(*replacing).into()]);
+            }
+            Message::FileEdited if self.pane == PaneId::Tests => {
+                self.ask_bench(SuiteCommand::Read);
+            }
+            Message::FileEdited => {}
+            Message::NotDone(text) => self.show_failure(ink!("not done"), &text),
             message => {
                 let visible = self.visible_call();
                 self.screens.take(message, visible, &mut self.model, &mut self.out);
@@ -340,19 +351,24 @@ impl App {
         }
         self.screens.follow_answers(&view, &mut self.model, &mut self.out);
         self.model.take_view(view);
-        self.screens.follow(&self.model);
+        self.screens_follow();
         self.mark(Redraw::Soon);
     }
 
     /// Shows a short error as a toast, any other in a reader that stays until it is closed.
     fn failed(&mut self, error: &Error) {
-        let text = SafeText::block(&error.to_string());
-        if error.violations.is_empty() && text.len() < 70 {
-            return self.toast(Ink::line(text.as_str()), Role::Error);
+        self.show_failure(ink!("{}", error.code.words()), &SafeText::block(&error.to_string()));
+    }
+
+    fn show_failure(&mut self, title: Ink, text: &SafeText) {
+        /// Longest text of a toast, in bytes.
+        const MAX_TOAST_BYTES: usize = 69;
+        if text.len() <= MAX_TOAST_BYTES && !text.contains('\n') {
+            return self.toast(Ink::from(text), Role::Error);
         }
         let mut doc = Doc::new(reader_width(self.size));
-        doc.text(0, &text, Role::Error);
-        self.read(ink!("{}", error.code.words()), doc);
+        doc.text(0, text, Role::Error);
+        self.read(title, doc);
     }
 
     /// Handles the result of saving an entry; a failure is left to its form while that is open.
@@ -451,13 +467,23 @@ impl App {
         }
     }
 
+    /// Closes the screens that have no reason any more. Whoever was typing into one learns of it, and
+    /// what is typed on acts nowhere else.
+    fn screens_follow(&mut self) {
+        if self.screens.follow(&self.model) {
+            self.stray_keys.begin(self.wall);
+            let text = ink!("closed: it was answered elsewhere, or asks for something else now");
+            self.toast(text, Role::Warning);
+        }
+    }
+
     /// Handles a change of the configuration's state.
     fn situation(&mut self, situation: Arc<Situation>) {
         let listed: Vec<Todo> = self.model.inbox_of_configuration().collect();
         let before = std::mem::replace(&mut self.model.situation, situation);
         let now = Arc::clone(&self.model.situation);
         self.mark(Redraw::Now);
-        self.screens.follow(&self.model);
+        self.screens_follow();
         // A command that changed needs a new approval, as does a file that changed again.
         let is_fresh = |todo: &Todo| match todo {
             Todo::Approval(server) => {
@@ -542,6 +568,10 @@ impl App {
             self.sync();
         }
         let chord = Chord::pressed(key);
+        let is_text = chord.typed().is_some() || matches!(key.code, KeyCode::Enter | KeyCode::Tab);
+        if is_text && self.stray_keys.takes(self.wall) {
+            return;
+        }
         let typing = self.is_typing();
         let keymap = &self.look.keymap;
         let mut scopes = self.scopes();
@@ -599,6 +629,9 @@ impl App {
     }
 
     fn paste(&mut self, text: &str) {
+        if self.stray_keys.takes(self.wall) {
+            return;
+        }
         let is_opened = !self.is_typing() && self.open_line(text);
         let text = if is_opened { &text[1..] } else { text };
         if self.screens.top().is_some() {

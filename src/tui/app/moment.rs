@@ -1,5 +1,6 @@
 //! Guard against unread decisions: the user can approve or answer only what was shown unchanged and
-//! on top of the screen for half a second. An earlier key only shows a warning.
+//! on top of the screen for half a second. An earlier key only shows a warning. And against keys that
+//! were meant for a line of text which closed by itself: they act nowhere else.
 
 use crate::prelude::*;
 use protocol::ApprovalId;
@@ -36,5 +37,28 @@ impl DrawnDecision {
         let wanted = if unasked { 2 * SHOWN_INTERVAL } else { SHOWN_INTERVAL };
         let shown = self.shown.as_ref().filter(|(shown, _)| shown == decision);
         shown.is_some_and(|(_, since)| now.since(*since) >= wanted)
+    }
+}
+
+/// How long nothing must have been typed for keys to act again.
+const PAUSE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Keys that are typed on after the line they were meant for is gone.
+#[derive(Debug, Default)]
+pub struct StrayKeys {
+    /// When the line closed, or the last of them came.
+    last: Option<Timestamp>,
+}
+
+impl StrayKeys {
+    /// A line has closed by itself.
+    pub const fn begin(&mut self, now: Timestamp) {
+        self.last = Some(now);
+    }
+
+    /// Whether a key that is pressed now is one of them.
+    pub fn takes(&mut self, now: Timestamp) -> bool {
+        self.last = self.last.filter(|last| now.since(*last) < PAUSE_INTERVAL).map(|_| now);
+        self.last.is_some()
     }
 }

@@ -202,13 +202,23 @@ impl Screens {
         self.retain(|screen| !screen.shows(&Todo::Request(id)));
     }
 
-    /// Has the open screens follow the model; those without a reason to be shown are closed.
-    pub fn follow(&mut self, model: &Model) {
+    /// Has the open screens follow the model; those without a reason to be shown are closed. Returns
+    /// whether the topmost was one of them and had a line of text.
+    pub fn follow(&mut self, model: &Model) -> bool {
+        let mut lost_line = false;
+        let top = self.stack.len().saturating_sub(1);
         for at in (0..self.stack.len()).rev() {
-            if !self.screen_mut(at).is_some_and(|screen| screen.follow(model)) {
+            let screen = self.screen_mut(at);
+            let (stays, typed) = match screen {
+                Some(screen) => (screen.follow(model), screen.line().is_some()),
+                None => (false, false),
+            };
+            if !stays {
                 self.stack.remove(at);
+                lost_line |= at == top && typed;
             }
         }
+        lost_line
     }
 
     /// Closes the screen of a sent answer; its state is kept until the engine confirms it.
@@ -327,6 +337,11 @@ impl Screens {
             | Message::Chat(_)
             | Message::Drafter(_)
             | Message::KeptAnswers(_)
+            | Message::KeptAnswer(_)
+            | Message::SavedCalls(_)
+            | Message::NameTaken(..)
+            | Message::NotDone(_)
+            | Message::FileEdited
             | Message::FileExists(..)
             | Message::Terminal(_)
             | Message::UserFiles(_)

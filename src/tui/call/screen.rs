@@ -696,7 +696,8 @@ impl CallScreen {
                 out.effect(Effect::ReadFile(self.form_token(), path.into()));
             }
             CallPick::Line(LinePrompt::Name, name) => {
-                out.effect(Effect::SaveCall(name, Box::new(self.to_saved(self.form.arguments()))));
+                let call = Box::new(self.to_saved(self.form.arguments()));
+                out.effect(Effect::SaveCall(name, call, Existing::Keep));
             }
         }
     }

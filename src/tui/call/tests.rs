@@ -382,7 +382,7 @@ fn a_call_is_saved_and_copied_as_others_would_make_it() {
     assert_eq!(line, [Intent::AskLine(LinePrompt::Name, String::new())]);
     let pick = CallPick::Line(LinePrompt::Name, "mine".to_owned());
     let intents = intents_of(|out| screen.picked(pick, out));
-    let Some(Intent::Perform(Effect::SaveCall(name, call))) = intents.last() else {
+    let Some(Intent::Perform(Effect::SaveCall(name, call, _))) = intents.last() else {
         panic!("{intents:?}")
     };
     assert_eq!((name.as_str(), call.arguments_value()), ("mine", json!({"t": "it's"})));

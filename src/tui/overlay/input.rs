@@ -34,10 +34,7 @@ impl InputDialog {
         let keep =
             if view.state == InputState::Kept { KeepInput::Keyring } else { KeepInput::Memory };
         let default = view.input.default.as_deref().unwrap_or_default();
-        let choice = |one: &String| Choice::new(Ink::line(one), ink!(""), Pick::Input(one.clone()));
-        let choices = options(&view).iter().map(choice);
-        let mut palette =
-            Palette::new(ink!("input {}", Ink::line(&view.input.id)), choices.collect());
+        let mut palette = Palette::new(ink!("input {}", Ink::line(&view.input.id)), choices(&view));
         palette.input = TextInput::of_secret();
         if !palette.select(&Pick::Input(default.to_owned())) && options(&view).is_empty() {
             palette.input.insert(default);
@@ -151,10 +148,23 @@ impl Screen for InputDialog {
         self.palette.clicked(gesture, Self::below(ui.area));
     }
 
-    /// It closes when the input was answered elsewhere or is no longer needed.
+    /// It closes when the input was answered elsewhere, is no longer needed or of another kind: what
+    /// was typed hidden must not appear. Otherwise what is typed stays.
     fn follow(&mut self, model: &Model) -> bool {
         let mut views = model.situation.inputs.iter();
-        views.any(|view| view.input == self.view.input && view.state == self.view.state)
+        let is_same = |view: &&InputView| {
+            let kinds = (&view.input.kind, &self.view.input.kind);
+            let is_pick = matches!(kinds.0, InputKind::PickString { .. }) && self.is_pick();
+            view.input.id == self.view.input.id
+                && view.state == self.view.state
+                && (is_pick || kinds.0 == kinds.1)
+        };
+        let Some(now) = views.find(is_same) else { return false };
+        if *now != self.view {
+            self.view = now.clone();
+            self.palette.renew(choices(&self.view));
+        }
+        true
     }
 
     fn shows(&self, todo: &Todo) -> bool {
@@ -162,7 +172,7 @@ impl Screen for InputDialog {
     }
 
     fn decision(&self) -> Option<String> {
-        Some(format!("input {}", self.view.input.id))
+        Some(format!("input {:?}", self.view.input))
     }
 
     fn decides(&self, action: Action) -> bool {
@@ -206,6 +216,11 @@ impl Screen for InputDialog {
     fn in_footer(&self, scope: KeyScope, _action: Action) -> bool {
         scope == KeyScope::Global
     }
+}
+
+fn choices(view: &InputView) -> Vec<Choice> {
+    let choice = |one: &String| Choice::new(Ink::line(one), ink!(""), Pick::Input(one.clone()));
+    options(view).iter().map(choice).collect()
 }
 
 /// The options to choose from; empty if text is typed.

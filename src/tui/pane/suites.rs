@@ -180,12 +180,14 @@ impl Pane for SuitesPane {
     fn availability(&self, action: Action, model: &Model) -> Option<Availability> {
         let suites = &model.suites;
         let any = !suites.suites.is_empty();
-        let can_run = || {
+        let can_run = |any: bool| {
             when(any, "there are no suites: `mcpdeck test --init` writes some")?;
             when(!suites.running, "suites are running; {cancel-call} stops them")
         };
         match action {
-            Action::RunSuite | Action::RunSuites | Action::RunFailed => Some(can_run()),
+            Action::RunSuite | Action::RunFailed => Some(can_run(any)),
+            // A file that could not be read may have been repaired: the run reads it again.
+            Action::RunSuites => Some(can_run(any || suites.problem.is_some())),
             Action::CancelCall => Some(when(suites.running, "no suite is running")),
             Action::Coverage => Some(when(!suites.coverage.is_empty(), "run the suites first")),
             Action::EditFile => Some(when(suites.file.is_some(), "there is no file of tests")),

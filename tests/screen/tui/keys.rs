@@ -12,7 +12,7 @@ use mcpdeck::deck::{DeckEvent, FileText, History, HistoryRecord, News, SavedCall
 use mcpdeck::host::{CallView, ServerState, Validation};
 use mcpdeck::protocol::CallId;
 use mcpdeck::tui::app::{App, Calls, Setup};
-use mcpdeck::tui::effect::{CallRequest, CallTarget, Effect};
+use mcpdeck::tui::effect::{CallRequest, CallTarget, Effect, Existing};
 use mcpdeck::tui::message::{CallPurpose, CallToken, Message, UserFiles};
 use mcpdeck::tui::player::Played;
 use mcpdeck::tui::prefs::{Prefs, SavedFilter};
@@ -443,7 +443,7 @@ fn a_saved_call_is_given_its_own_time_and_keeps_it_when_it_is_saved_again() {
     types(&mut app, "slower");
     let effects = key(&mut app, KeyCode::Enter, NONE);
     let kept = effects.iter().find_map(|effect| match effect {
-        Effect::SaveCall(_, call) => call.timeout,
+        Effect::SaveCall(_, call, _) => call.timeout,
         _ => None,
     });
     assert_eq!(kept, Some(90.0), "{effects:?}");
@@ -637,4 +637,33 @@ fn the_problems_of_a_long_file_are_gone_through_again_and_again() {
         let screen = draw(&mut app, 120, 40);
         assert!(screen.contains(wanted), "{wanted}\n{screen}");
     }
+}
+
+#[test]
+fn a_name_that_is_taken_is_given_away_only_on_request() {
+    let call = SavedCall::tool("filesystem.read_file", &json!({"path": "/tmp/x"}));
+    let mut app = with_saved(&[("slow", call)]);
+    types(&mut app, ":slow");
+    key(&mut app, KeyCode::Enter, NONE);
+    press(&mut app, KeyCode::Char('s'), KeyModifiers::CONTROL);
+    types(&mut app, "mine");
+    let effects = key(&mut app, KeyCode::Enter, NONE);
+    let saves = |effects: &[Effect]| match effects {
+        [Effect::SaveCall(name, call, existing)] => Some((name.clone(), call.clone(), *existing)),
+        _ => None,
+    };
+    let (name, call, existing) = saves(&effects).expect("it is to be saved");
+    assert_eq!((name.as_str(), existing), ("mine", Existing::Keep));
+    // It is no saved call before it is in the file.
+    press(&mut app, KeyCode::F(3), NONE);
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("slow") && !screen.contains("mine"), "{screen}");
+    press(&mut app, KeyCode::Esc, NONE);
+    let replacing = Effect::SaveCall(name, call, Existing::Replace);
+    let words = SafeText::line("the saved call mine");
+    app.update(Message::NameTaken(words, Box::new(replacing)));
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("replace it?") && screen.contains("the saved call mine"), "{screen}");
+    let effects = press(&mut app, KeyCode::Char('y'), NONE);
+    assert_eq!(saves(&effects).expect("on request").2, Existing::Replace);
 }

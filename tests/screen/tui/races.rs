@@ -185,6 +185,11 @@ impl Witness {
         for effect in std::mem::take(&mut driver.wanted) {
             let (id, answer) = match effect {
                 Effect::Order(Order::Answer(id, answer)) => (id, answer),
+                // A refusal of all does nothing to those that are over or answered already.
+                Effect::Order(Order::Deny(all)) => {
+                    self.answered.extend(all.into_iter().map(|(id, _)| id));
+                    continue;
+                }
                 // The same answer for others of the kind, which the user has chosen.
                 Effect::Order(Order::AnswerAll(all)) => {
                     for (id, _) in all {

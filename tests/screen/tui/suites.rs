@@ -133,6 +133,18 @@ fn keys_run_suites_and_a_run_is_stopped_before_another_begins() {
 }
 
 #[test]
+fn a_file_that_was_repaired_is_read_again_and_can_be_run() {
+    let mut app = pane(SERVER);
+    end_all(&mut app);
+    let why = SafeText::line("mcp.tests.json:2:1: the key has no value");
+    app.update(Message::Suites(SuiteNews::Unread("mcp.tests.json".into(), why)));
+    draw(&mut app, 120, 40);
+    assert_eq!(ordered(&app.update(Message::FileEdited)), [SuiteCommand::Read]);
+    let run = ordered(&press(&mut app, KeyCode::Char('A'), NONE));
+    assert_eq!(run, [SuiteCommand::Run(SuiteRange::All)]);
+}
+
+#[test]
 fn a_run_is_over_when_it_breaks_off_and_not_when_another_command_fails() {
     let mut app = pane(SERVER);
     let stop = |app: &mut App| ordered(&press(app, KeyCode::Char('x'), KeyModifiers::CONTROL));
@@ -223,7 +235,7 @@ fn a_step_of_a_half_filled_form_holds_what_would_be_sent_and_says_what_is_missin
     press(&mut app, KeyCode::Char('x'), NONE);
     let effects = press(&mut app, KeyCode::Enter, NONE);
     let saved = effects.iter().find_map(|effect| match effect {
-        Effect::SaveCall(_, call) => Some(call.force),
+        Effect::SaveCall(_, call, _) => Some(call.force),
         _ => None,
     });
     assert_eq!(saved, Some(false), "{effects:?}");

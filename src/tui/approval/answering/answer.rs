@@ -8,7 +8,7 @@ use super::{
     AnswerScreen, AnsweringStage, Drafting, Over, REACH, Says, TEXT, edited_as_json, read,
 };
 use crate::approval::sampling::{Media, media};
-use crate::effect::Effect;
+use crate::effect::{Effect, Existing};
 use crate::form::{CheckJob, CheckResult, FormState, JsonView};
 use crate::model::last_text;
 use crate::pane::Out;
@@ -177,14 +177,15 @@ impl AnswerScreen {
             Err(reason) => return self.say(&reason),
         };
         (self.over, self.notice) = (None, None);
-        out.effect(Effect::KeepAnswer(Box::new(ScriptedAnswer {
+        let answer = Box::new(ScriptedAnswer {
             name: Some(name),
             server: Some(self.request.server.as_str().to_owned()),
             kind: AskedKind::from_request_kind(&self.request.kind),
             matches: None,
             times: None,
             reply: AnswerReply::Result(answer),
-        })));
+        });
+        out.effect(Effect::KeepAnswer(answer, Existing::Keep));
     }
 
     /// Saves the images and audio of the request to files.
@@ -523,7 +524,7 @@ mod tests {
         check(&mut answering);
         assert!(matches!(answering.over, Some((Over::Name, _))), "nothing speaks against it");
         answering.type_key(KeyCode::Char('n').into(), false);
-        let Some(Effect::KeepAnswer(kept)) = press(&mut answering, Action::Send) else {
+        let Some(Effect::KeepAnswer(kept, _)) = press(&mut answering, Action::Send) else {
             panic!("kept");
         };
         let deck::AnswerReply::Result(result) = &kept.reply else { panic!("a result") };

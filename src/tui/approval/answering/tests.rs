@@ -381,7 +381,7 @@ fn an_answer_is_kept_under_a_name_and_nothing_is_sent() {
     answering.ask_for_name();
     assert_eq!(press(&mut answering, Action::Send), None, "it needs a name");
     typed(&mut answering, "greeting");
-    let Some(Effect::KeepAnswer(kept)) = press(&mut answering, Action::Send) else {
+    let Some(Effect::KeepAnswer(kept, _)) = press(&mut answering, Action::Send) else {
         panic!("it is kept");
     };
     let deck::AnswerReply::Result(result) = &kept.reply else { panic!("a result") };
