@@ -49,6 +49,8 @@ struct TypedText {
     spans: Vec<Range<usize>>,
     /// The words of a name, while its initials are compared.
     pieces: Vec<Range<usize>>,
+    /// What of the typed text the words from each on can match, while initials are compared.
+    rests: Vec<u64>,
 }
 
 impl TypedText {
@@ -60,7 +62,7 @@ impl TypedText {
 
     /// How well an item matches; what is marked in its name is in `spans`.
     fn fit(&mut self, fields: &SearchFields<'_>) -> Option<MatchRank> {
-        let Self { typed, words, spans, pieces: initial } = self;
+        let Self { typed, words, spans, pieces: initial, rests } = self;
         let (typed, name) = (typed.as_str(), fields.name);
         spans.clear();
         let at = stretch(name, typed);
@@ -88,7 +90,7 @@ impl TypedText {
         if words.len() == 1 && (2..=MAX_INITIALS_BYTES).contains(&typed.len()) {
             initial.clear();
             initial.extend(pieces(name));
-            if initials(typed, name, initial, spans) {
+            if initials(typed, name, initial, rests, spans) {
                 return Some(MatchRank::Initials);
             }
         }
@@ -215,32 +217,53 @@ fn beginning(text: &str, typed: &str) -> Option<usize> {
     starts(text).find(|at| begins(&text[*at..], typed))
 }
 
-/// Whether `typed` consists of prefixes of words of the name, in order.
+/// Whether `typed` consists of prefixes of words of the name, in order; they are in `spans`, the
+/// first words and of those the longest prefixes. The steps grow with the length of the name, however
+/// many ways there are to divide `typed`.
 fn initials(
     typed: &str,
     name: &str,
     words: &[Range<usize>],
+    rests: &mut Vec<u64>,
     spans: &mut Vec<Range<usize>>,
 ) -> bool {
-    if typed.is_empty() {
-        return true;
+    // For each word from the last on: a bit for each offset of `typed` from which it can be matched
+    // by this word and those after it.
+    rests.clear();
+    rests.push(1 << typed.len());
+    for word in words.iter().rev() {
+        let after = *rests.last().unwrap_or(&0);
+        let found = prefixes(typed, &name[word.clone()]);
+        let begun = found.map(|(length, offsets)| offsets & (after >> length));
+        rests.push(begun.fold(after, |rest, offsets| rest | offsets));
     }
-    for (n, word) in words.iter().enumerate() {
-        let same = typed.bytes().zip(name[word.clone()].bytes());
-        let most = same.take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count();
-        for taken in (1..=most).rev() {
-            let whole = typed.is_char_boundary(taken) && name.is_char_boundary(word.start + taken);
-            if !whole {
-                continue;
-            }
-            spans.push(word.start..word.start + taken);
-            if initials(&typed[taken..], name, &words[n + 1..], spans) {
-                return true;
-            }
-            spans.pop();
+    if rests.last().is_none_or(|rest| rest & 1 == 0) {
+        return false;
+    }
+    let mut at = 0;
+    for (word, after) in words.iter().zip(rests.iter().rev().skip(1)) {
+        let taken = prefixes(typed, &name[word.clone()])
+            .filter(|(length, offsets)| offsets >> at & 1 == 1 && after >> (at + length) & 1 == 1)
+            .last();
+        if let Some((length, _)) = taken {
+            spans.push(word.start..word.start + length);
+            at += length;
         }
     }
-    false
+    true
+}
+
+/// The prefixes of a word that are anywhere in `typed`, ignoring ASCII case: their lengths in bytes,
+/// and a bit for each offset where they are.
+fn prefixes<'a>(typed: &'a str, word: &'a str) -> impl Iterator<Item = (usize, u64)> + 'a {
+    let bytes = word.bytes().enumerate().take(typed.len());
+    let prefixes = bytes.scan(u64::MAX, move |offsets, (n, byte)| {
+        let is_here = |(at, typed): (usize, u8)| u64::from(typed.eq_ignore_ascii_case(&byte)) << at;
+        let places = typed.bytes().enumerate().map(is_here).fold(0, |places, bit| places | bit);
+        *offsets &= places >> n;
+        (*offsets != 0).then_some((n + 1, *offsets))
+    });
+    prefixes.filter(|(length, _)| word.is_char_boundary(*length))
 }
 
 /// Offsets where words begin: after a non-alphanumeric, or at a capital after a lower-case letter.
@@ -318,6 +341,32 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_can_be_divided_in_countless_ways_is_decided_at_once() {
+        let letters = "s_e_s_s_i_o_".repeat(85);
+        let name = format!("{letters}_n");
+        for (typed, is_found) in [
+            ("sessiosessiosessiosessiosessiox", false),
+            ("sessiosessiosessiosessiosession", true),
+            ("ssssssssssssssssssssssssssssssx", false),
+        ] {
+            assert_eq!(fits(typed, &name.as_str().into()), is_found, "{typed}");
+        }
+        let words = "session_sess_se_s_ses_".repeat(40);
+        assert!(!fits("sessessesessessesessesessesessx", &words.as_str().into()));
+    }
+
+    /// Whether `typed` is made of prefixes of words, by trying every way.
+    fn is_divisible(typed: &str, words: &[&str]) -> bool {
+        let Some((word, after)) = words.split_first() else { return typed.is_empty() };
+        let mut lengths = (1..=word.len()).filter(|length| word.is_char_boundary(*length));
+        is_divisible(typed, after)
+            || lengths.any(|length| {
+                let rest = typed.strip_prefix(&word[..length]);
+                rest.is_some_and(|rest| is_divisible(rest, after))
+            })
+    }
+
+    #[test]
     fn one_that_goes_on_typing_is_looked_for_in_what_was_found_before_alone() {
         let names: Vec<String> = (0..5_000).map(|n| format!("tool_{n:04}")).collect();
         let looked = std::cell::Cell::new(0);
@@ -361,6 +410,19 @@ mod tests {
                 });
                 prop_assert_eq!(on, at_once);
             }
+        }
+
+        #[test]
+        fn initials_are_prefixes_of_words_in_whatever_way(
+            words in proptest::collection::vec("[abé]{1,4}", 0..6),
+            typed in "[abé]{2,8}",
+        ) {
+            let name = words.join("_");
+            let split: Vec<&str> = words.iter().map(String::as_str).collect();
+            let marked = spans(&typed, &name);
+            let is_marked_whole =
+                marked.iter().map(|span| &name[span.clone()]).collect::<String>() == typed;
+            prop_assert_eq!(is_marked_whole, name.contains(&typed) || is_divisible(&typed, &split));
         }
 
         #[test]
