@@ -222,10 +222,12 @@ fn shown_script(line: &str) -> String {
     )
 }
 
-/// Reads a pipe to its end, or up to the most bytes shown.
+/// Reads a pipe to its end, or up to the most bytes shown; then it says so.
 async fn read(pipe: Option<impl AsyncRead + Unpin>, bytes: &mut Vec<u8>) -> io::Result<()> {
-    if let Some(pipe) = pipe {
-        pipe.take(MAX_OUTPUT_BYTES).read_to_end(bytes).await?;
+    if let Some(pipe) = pipe
+        && pipe.take(MAX_OUTPUT_BYTES).read_to_end(bytes).await? as u64 == MAX_OUTPUT_BYTES
+    {
+        bytes.extend("\n… the rest is left out\n".as_bytes());
     }
     Ok(())
 }
@@ -302,24 +304,46 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_command_leaves_in_the_background_is_not_waited_for() {
-        let began = std::time::Instant::now();
-        let said = run("sleep 30 & echo done", "").captured().await.expect("it ran");
+        let folder = tempfile::tempdir().expect("a folder");
+        // It ends when its folder is gone, which is after the command is.
+        let line = "cd {uri} && (while [ -d \"$PWD\" ]; do sleep 0.1; done) & echo done";
+        let mut command = run(line, "");
+        command.values[2] = Some(folder.path().display().to_string());
+        let said = command.captured().await.expect("it ran");
         assert_eq!(said.as_str(), "done\n");
-        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+
+    #[tokio::test]
+    async fn output_that_is_too_long_is_cut_and_that_is_said() {
+        let line = "head -c 2000000 /dev/zero | tr '\\0' x";
+        let said = run(line, "").captured().await.expect("it ran");
+        assert!(said.len() < 1_100_000 && said.contains("x\n… the rest is left out"));
+    }
+
+    /// Waits until something is so, without a clock.
+    async fn until(mut is_so: impl FnMut() -> bool) {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]
     async fn a_command_that_takes_too_long_ends_with_everything_it_started() {
         let folder = tempfile::tempdir().expect("a folder");
-        let wait = "(echo >began; sleep 2; echo >late) | cat";
-        let line = format!("cd '{}' && {wait}", folder.path().display());
-        let slow = run(&line, "");
-        let stopped =
-            slow.captured_within(Duration::from_secs(1)).await.expect_err("it is stopped");
-        assert!(stopped.contains("stopped after"), "{stopped}");
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        assert!(folder.path().join("began").exists());
-        assert!(!folder.path().join("late").exists());
+        let place = folder.path().display();
+        let begin = "echo $$ >begun && mv begun group";
+        let line = format!("cd '{place}' && ({begin}; sleep 600) | cat");
+        let slow = tokio::spawn(async move { run(&line, "").captured().await });
+        let group = folder.path().join("group");
+        until(|| group.exists()).await;
+        tokio::time::pause();
+        tokio::time::advance(COMMAND_TIMEOUT).await;
+        let stopped = slow.await.expect("no panic").expect_err("it is stopped");
+        assert!(stopped.contains("stopped after 60 s"), "{stopped}");
+        let group = std::fs::read_to_string(group).expect("it wrote its group");
+        let group = group.trim().parse().ok().and_then(rustix::process::Pid::from_raw);
+        let group = group.expect("a number");
+        until(|| rustix::process::test_kill_process_group(group).is_err()).await;
     }
 
     #[tokio::test]
