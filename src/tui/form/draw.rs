@@ -1,5 +1,7 @@
 //! Drawing of a form; only visible rows are drawn. Reads the state, changes nothing.
 
+use std::collections::HashMap;
+
 use ratatui::widgets::{Clear, Widget};
 use unicode_width::UnicodeWidthStr;
 
@@ -22,7 +24,7 @@ pub fn put(buf: &mut Buffer, x: u16, y: u16, cells: u16, text: &str, style: Styl
 }
 
 /// Most rows of a line editor.
-const MAX_EDITOR: usize = 8;
+const MAX_EDITOR_ROWS: usize = 8;
 /// Least rows of the text box of a field that is shown first.
 const MIN_TEXT_BOX_ROWS: usize = 3;
 
@@ -151,7 +153,9 @@ fn editor_height(state: &FormState, row: usize) -> u16 {
         _ => 1,
     };
     edited.map_or(1, |editor| match editor.edits {
-        Edits::Lines | Edits::Json => editor.area.lines().len().clamp(least, MAX_EDITOR) as u16,
+        Edits::Lines | Edits::Json => {
+            editor.area.lines().len().clamp(least, MAX_EDITOR_ROWS) as u16
+        }
         _ => 1,
     })
 }
@@ -435,13 +439,7 @@ impl Sheet<'_> {
 
     /// The value of a row in words, beside its hint or alone.
     fn text(&self, row: &FormRow, hinted: bool) -> (String, Style) {
-        let value = self.state.at(&row.pointer);
-        let (mut text, style) = shown(self.state, row, value, self.look);
-        if hinted && value.is_none() && row.field().is_some_and(|field| field.default().is_none()) {
-            // Its example is part of the hint.
-            text.truncate(text.find(" · e.g. ").unwrap_or(text.len()));
-        }
-        (text, style)
+        shown(self.state, row, self.state.at(&row.pointer), hinted, self.look)
     }
 
     /// Draws the value of a row; returns the column after it.
@@ -617,10 +615,12 @@ fn cut(text: &str) -> String {
     SafeText::cut(text, 80).as_str().to_owned()
 }
 
-pub(super) fn shown(
+/// The value of a row in words; `hinted` where its hint is beside it.
+fn shown(
     state: &FormState,
     row: &FormRow,
     value: Option<&Value>,
+    hinted: bool,
     look: &Styles,
 ) -> (String, Style) {
     match &row.kind {
@@ -646,7 +646,10 @@ pub(super) fn shown(
                     (look.sign("••••••••", "********").to_owned(), look.muted)
                 }
                 Some(draft) => (draft.text.clone(), look.error),
-                None => field_text(field, value, state.written_at(&row.pointer), look),
+                None => match value {
+                    None => (unset(field, hinted), look.faint),
+                    Some(value) => field_text(field, value, state.written_at(&row.pointer), look),
+                },
             }
         }
     }
@@ -658,25 +661,40 @@ fn named(field: &Field, options: &[Value], value: &Value) -> String {
     name.map_or_else(|| field.spellings.plain(value), str::to_owned)
 }
 
+/// The names of the chosen values, as many as a row may show.
+fn all_named(field: &Field, options: &[Value], items: &[Value]) -> String {
+    const MAX_NAMED_ITEMS: usize = 200;
+    let names: HashMap<&Value, Option<&str>> = field.named(options).collect();
+    let name = |item: &Value| {
+        let known = names.get(item).copied().flatten();
+        known.map_or_else(|| field.spellings.plain(item), str::to_owned)
+    };
+    let mut named: Vec<String> = items.iter().take(MAX_NAMED_ITEMS).map(name).collect();
+    if items.len() > MAX_NAMED_ITEMS {
+        named.push("…".to_owned());
+    }
+    named.join(", ")
+}
+
+/// A field without a value. Its example is a part of its hint.
+fn unset(field: &Field, hinted: bool) -> String {
+    let is_said = hinted && field.default().is_none();
+    let hint = if is_said { String::new() } else { placeholder(field) };
+    if hint.is_empty() { "not set".to_owned() } else { format!("not set · {hint}") }
+}
+
 /// `written` is the value of a number as it was typed.
 fn field_text(
     field: &Field,
-    value: Option<&Value>,
+    value: &Value,
     written: Option<&str>,
     look: &Styles,
 ) -> (String, Style) {
-    let Some(value) = value else {
-        let hint = placeholder(field);
-        let text =
-            if hint.is_empty() { "not set".to_owned() } else { format!("not set · {hint}") };
-        return (text, look.faint);
-    };
     match (&field.kind, value) {
         (_, Value::Null) => ("null".to_owned(), look.json_literal),
         (FieldKind::Choice(options), value) => (named(field, options, value), look.text),
         (FieldKind::MultiChoice(options), Value::Array(items)) if !items.is_empty() => {
-            let named = |item: &Value| named(field, options, item);
-            (items.iter().map(named).collect::<Vec<_>>().join(", "), look.text)
+            (all_named(field, options, items), look.text)
         }
         (_, Value::String(text)) if text.is_empty() => ("empty text".to_owned(), look.muted),
         (_, Value::Array(items)) if items.is_empty() => ("empty list".to_owned(), look.muted),

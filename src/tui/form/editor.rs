@@ -75,9 +75,9 @@ pub(super) fn length(area: &TextArea<'static>) -> usize {
     area.lines().iter().map(|line| line.len() + 1).sum()
 }
 
-/// Parses JSON. A number that could not be kept as typed is an error, unless the schema holds it: then
-/// it is known how it is written.
-pub(super) fn typed_value(text: &str, known: &Spellings) -> Result<WrittenValue, String> {
+/// Parses JSON, and tells whether all its numbers can be kept as typed: one that would be rounded can
+/// only if the schema holds it, as it is known then how it is written.
+fn parsed(text: &str, known: &Spellings) -> Result<(WrittenValue, bool), String> {
     // What the schema spells otherwise was typed so on purpose.
     let parse = if known.is_empty() { WrittenValue::parse } else { WrittenValue::parse_all };
     let parsed = parse(text)?;
@@ -85,21 +85,28 @@ pub(super) fn typed_value(text: &str, known: &Spellings) -> Result<WrittenValue,
         let number = parsed.pointer(place).and_then(Value::as_number);
         number.and_then(|number| known.written(number)) == Some(written)
     };
-    if parsed.numbers.only_rounded().iter().all(is_known) {
-        return Ok(parsed);
+    let is_kept = parsed.numbers.only_rounded().iter().all(is_known);
+    Ok((parsed, is_kept))
+}
+
+/// Parses JSON; a number that could not be sent as typed is an error.
+pub(super) fn typed_value(text: &str, known: &Spellings) -> Result<WrittenValue, String> {
+    match parsed(text, known)? {
+        (value, true) => Ok(value),
+        (_, false) => exact(text).map(WrittenValue::from),
     }
-    exact(text).map(WrittenValue::from)
 }
 
 /// Parses a JSON number; one that could not be sent as typed is an error.
 pub(super) fn number(text: &str, known: &Spellings) -> Result<WrittenValue, String> {
-    match typed_value(text, known) {
-        Ok(number) if number.is_number() => Ok(number),
-        Err(message) if message.contains("exactly") => Err(message),
-        Err(message) if message.contains("out of range") => {
+    let is_beyond_range = || text.trim().parse().is_ok_and(f64::is_infinite);
+    match parsed(text, known) {
+        Ok((number, true)) if number.is_number() => Ok(number),
+        Ok((number, false)) if number.is_number() && is_beyond_range() => {
             Err("too large to be sent as a number".to_owned())
         }
-        _ => Err("not a number; write it as 42, -1.5 or 3e8".to_owned()),
+        Ok((number, false)) if number.is_number() => exact(text).map(WrittenValue::from),
+        Ok(_) | Err(_) => Err("not a number; write it as 42, -1.5 or 3e8".to_owned()),
     }
 }
 
@@ -151,7 +158,7 @@ pub enum JsonView {
 }
 
 /// Longest JSON text that can be edited here, in bytes.
-const MAX_JSON_BYTES: usize = 1 << 20;
+const MAX_JSON_BYTES: usize = 1_000_000;
 
 /// The JSON text of a value, empty if it is unset; `None` if it is too large to be edited.
 pub(super) fn editable(value: Option<&WrittenValue>) -> Option<String> {
@@ -162,5 +169,25 @@ pub(super) fn editable(value: Option<&WrittenValue>) -> Option<String> {
 
 /// The JSON text of a value; a note if it is too large.
 pub fn pretty(value: Option<&WrittenValue>) -> String {
-    editable(value).unwrap_or_else(|| "more than 1 MiB: too large to edit here".to_owned())
+    let size = Bytes(MAX_JSON_BYTES as u64);
+    editable(value).unwrap_or_else(|| format!("more than {size}: too large to edit here"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_cannot_be_sent_says_why_and_anything_else_that_it_is_none() {
+        let refused = |text: &str| number(text, &Spellings::default()).expect_err(text);
+        for text in ["1e999", " -1e400 "] {
+            assert_eq!(refused(text), "too large to be sent as a number");
+        }
+        for text in ["12345678901234567890123", "1e-400"] {
+            assert!(refused(text).contains("exactly"), "{}", refused(text));
+        }
+        for text in ["", "0x1", "\"exactly\"", "[1e999]", "[1e-400]", "exactly", "out of range"] {
+            assert!(refused(text).starts_with("not a number"), "{text}: {}", refused(text));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The rows of a form, derived from schema and value, and the kind of each field. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::prelude::*;
 use base::pointer::child_pointer;
@@ -13,7 +13,8 @@ use schema::{
 pub const MAX_MEMBERS: usize = 400;
 /// Maximum number of rows of a form.
 const MAX_ROWS: usize = 20_000;
-const MAX_DEPTH: u16 = 48;
+/// Maximum number of containers within each other whose members get rows.
+const MAX_NESTED_LEVELS: u16 = 48;
 
 /// One visible line of the form.
 #[derive(Clone, Debug, Default)]
@@ -150,7 +151,7 @@ impl Builder<'_> {
             let folded = container.then_some(folded);
             self.push(place, RowKind::Field { field: Box::new(field), folded });
         }
-        let Some(merged) = merged.filter(|_| !folded && inner < MAX_DEPTH) else { return };
+        let Some(merged) = merged.filter(|_| !folded && inner < MAX_NESTED_LEVELS) else { return };
         let entered = self.path.len();
         self.path.extend(merged.nodes.iter().map(Arc::as_ptr));
         let of = ContainerRow { pointer, depth: inner, merged: &merged, value, open };
@@ -477,13 +478,14 @@ impl Field {
                 titles.entry(only).or_insert(title);
             }
         }
-        let listed = |index: usize| {
-            let mut lists = self.naming.iter().filter_map(|node| node.value("enumNames"));
-            lists.find_map(|names| names.get(index)?.as_str())
-        };
-        let name =
-            move |(index, option)| (option, titles.get(option).copied().or_else(|| listed(index)));
-        options.iter().enumerate().map(name)
+        let mut listed = vec![None; options.len()];
+        for names in self.naming.iter().filter_map(|node| node.value("enumNames")?.as_array()) {
+            for (known, name) in listed.iter_mut().zip(names) {
+                *known = known.or_else(|| name.as_str());
+            }
+        }
+        let name = move |(option, listed)| (option, titles.get(option).copied().or(listed));
+        options.iter().zip(listed).map(name)
     }
 }
 
@@ -501,10 +503,16 @@ fn shows(kind: &FieldKind, value: Option<&Value>) -> bool {
         FieldKind::Object { .. } => value.is_object(),
         FieldKind::Array { .. } => value.is_array(),
         FieldKind::MultiChoice(options) => {
-            value.as_array().is_some_and(|items| items.iter().all(|i| options.contains(i)))
+            value.as_array().is_some_and(|items| are_among(items, options))
         }
         FieldKind::Const(_) | FieldKind::Choice(_) | FieldKind::Json(_) => true,
     }
+}
+
+/// Whether each of these is one of the options. There may be thousands of both.
+fn are_among(items: &[Value], options: &[Value]) -> bool {
+    let options: HashSet<&Value> = options.iter().collect();
+    items.iter().all(|item| options.contains(item))
 }
 
 fn kind_of(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) -> FieldKind {
@@ -552,9 +560,8 @@ fn array(merged: &Merged, value: Option<&Value>, document: &SchemaDocument) -> F
         let items = merge(document, &merged.items, None, &[]);
         if let Some(options) = items.options.filter(|_| unique || items.fixed.is_none()) {
             let shows = value.and_then(Value::as_array).is_none_or(|chosen| {
-                let fits =
-                    |(i, c): (usize, &Value)| options.contains(c) && !chosen[..i].contains(c);
-                chosen.iter().enumerate().all(fits)
+                let mut seen = HashSet::new();
+                are_among(chosen, &options) && chosen.iter().all(|item| seen.insert(item))
             });
             // Without `uniqueItems`, duplicates are allowed but rarely intended: this is how
             // multi-select enums are written (MCP, elicitation). A value with duplicates is shown
