@@ -319,6 +319,32 @@ fn shows(server: &ServerView, model: &Model) -> bool {
     is_known && server.session.is_some() && model.in_scope(&server.name)
 }
 
+/// How a definition differs from what is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DriftChange {
+    New,
+    Gone,
+    Differs,
+}
+
+impl DriftChange {
+    const fn sign(self) -> (&'static str, Role) {
+        match self {
+            Self::New => ("+", Role::Added),
+            Self::Gone => ("-", Role::Removed),
+            Self::Differs => ("~", Role::Changed),
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::New => "is new",
+            Self::Gone => "is gone",
+            Self::Differs => "differs",
+        }
+    }
+}
+
 impl Differs {
     fn new(server: String, place: DriftPlace, changes: Vec<FieldChange>) -> Self {
         let weigh = |change: FieldChange| {
@@ -360,16 +386,16 @@ impl Differs {
         Ink::line(&name)
     }
 
-    /// The sign of the change and its role: new, removed, changed.
-    fn sign(&self) -> (&'static str, Role) {
+    /// Whether it is new, or gone, as a whole.
+    fn change(&self) -> DriftChange {
         match self.changes.first() {
             Some((FieldChange { pointer, before: None, .. }, _)) if pointer.is_empty() => {
-                ("+", Role::Added)
+                DriftChange::New
             }
             Some((FieldChange { pointer, after: None, .. }, _)) if pointer.is_empty() => {
-                ("-", Role::Removed)
+                DriftChange::Gone
             }
-            _ => ("~", Role::Changed),
+            _ => DriftChange::Differs,
         }
     }
 }

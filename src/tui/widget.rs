@@ -19,7 +19,7 @@ pub use terminal::parts::{filter_line, frame, scroll_bar, vertical_rule};
 pub use terminal::pen::{Pen, width};
 pub use terminal::text_input::{KeepFilter, TextInput};
 pub use terminal::{browser, doc, key_line, pen, text_input};
-pub use words::differing_words;
+pub use words::{WordBudget, differing_words};
 
 /// Shown in a list whose filter matches no row.
 pub const NO_MATCHES: &str = "No matches; {back} clears the filter";

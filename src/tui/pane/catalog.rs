@@ -1,7 +1,7 @@
 //! Common parts of tools, resources and prompts: entries of many servers in one list, with filter,
 //! recent changes, and the reason when an entry cannot be used.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::effect::{Effect, Order, ServerCommand};
 use crate::find::{self, SearchFields, TypedSearch};
@@ -12,10 +12,10 @@ use crate::model::Model;
 use crate::pane::servers::unstable;
 use crate::pane::{Availability, Cx, Gesture, Out, Pane, Ui, when};
 use crate::prelude::*;
-use crate::widget::{Browser, BrowserPart, Doc, Pen, changed, width};
+use crate::widget::{Browser, BrowserPart, Doc, Pen, WordBudget, changed, width};
 use base::text::json::WrittenValue;
 use host::{ServerState, ServerView};
-use protocol::{ListChanges, ListKind};
+use protocol::ListKind;
 
 /// How an entry differs from the previous list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct CatalogEntry {
     pub note: Ink,
     /// Marks at the right.
     pub marks: Ink,
+    /// Whether they warn of what calling it may destroy.
+    pub is_destructive: bool,
     /// Number at the right: tokens, bytes.
     pub number: Ink,
     /// The same as a number, for sorting.
@@ -56,7 +58,7 @@ pub struct CatalogEntry {
 }
 
 impl CatalogEntry {
-    /// Fills in what all lists have in common; the rest is empty.
+    /// Fills in what all lists have in common but for recent changes; the rest is empty.
     pub fn new(
         server: &ServerView,
         list: ListKind,
@@ -71,10 +73,11 @@ impl CatalogEntry {
             label: label.clone(),
             note: Ink::default(),
             marks: Ink::default(),
+            is_destructive: false,
             number: Ink::default(),
             size: 0,
             raw: Arc::clone(raw),
-            change: server.changes.as_ref().and_then(|(_, c)| change_of(c, list, label)),
+            change: None,
             unavailable: unavailable(server),
             names: String::new(),
             description: None,
@@ -325,7 +328,11 @@ impl CatalogPane {
         for (server, now) in model.servers().zip(&from) {
             match before.get(&server.name).filter(|_| is_same(now)) {
                 Some(own) => all.extend_from_slice(own),
-                None => all.extend((self.kind.build)(server).into_iter().map(Arc::new)),
+                None => {
+                    let mut own = (self.kind.build)(server);
+                    mark_changes(&mut own, server);
+                    all.extend(own.into_iter().map(Arc::new));
+                }
             }
         }
         (self.all, self.built_from) = (all, from);
@@ -554,8 +561,7 @@ impl Pane for CatalogPane {
                 pen.middle(Model::name(&entry.server), server_width, ink(Role::Muted)).skip(1);
             }
             if columns.marks > 0 {
-                let is_risky = entry.marks.as_str().starts_with("destructive");
-                let role = if is_risky { Role::Warning } else { Role::Muted };
+                let role = if entry.is_destructive { Role::Warning } else { Role::Muted };
                 pen.left(&entry.marks, columns.marks, ink(role)).skip(1);
             }
             pen.right(&entry.number, columns.number, ink(Role::Muted));
@@ -584,12 +590,21 @@ fn unavailable(server: &ServerView) -> Option<Ink> {
     Some(text)
 }
 
-fn change_of(changes: &ListChanges, list: ListKind, label: &SafeText) -> Option<EntryChange> {
-    if changes.added.iter().any(|(of, added)| *of == list && added == label) {
-        return Some(EntryChange::Added);
+/// Notes which entries of a server changed recently. Both lists may be as long as a server makes them.
+fn mark_changes(entries: &mut [CatalogEntry], server: &ServerView) {
+    let Some((_, changes)) = &server.changes else { return };
+    let added: HashSet<(ListKind, &SafeText)> =
+        changes.added.iter().map(|(list, label)| (*list, label)).collect();
+    let changed: HashSet<(ListKind, &SafeText)> =
+        changes.changed.iter().map(|(list, label, _)| (*list, label)).collect();
+    for entry in entries {
+        let place = (entry.list, &entry.label);
+        entry.change = if added.contains(&place) {
+            Some(EntryChange::Added)
+        } else {
+            changed.contains(&place).then_some(EntryChange::Changed)
+        };
     }
-    let mut changed = changes.changed.iter();
-    changed.any(|(of, other, _)| *of == list && other == label).then_some(EntryChange::Changed)
 }
 
 fn changes(entry: &CatalogEntry, server: &ServerView, ui: Ui<'_>, doc: &mut Doc) {
@@ -599,8 +614,9 @@ fn changes(entry: &CatalogEntry, server: &ServerView, ui: Ui<'_>, doc: &mut Doc)
     let Some((_, _, fields)) = found else { return };
     doc.heading(ink!("changed {}", ui.model.when(*at)));
     unstable(server, ui.model, doc);
+    let mut budget = WordBudget::default();
     for field in fields {
-        changed(field, &field.risks(), ui.glyphs, doc);
+        changed(field, &field.risks(), ui.glyphs, &mut budget, doc);
     }
 }
 

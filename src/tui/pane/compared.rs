@@ -8,7 +8,7 @@ use crate::overlay::TextReader;
 use crate::pane::Ui;
 use crate::pick::{Choice, Pick};
 use crate::prelude::*;
-use crate::widget::{Doc, changed};
+use crate::widget::{Doc, WordBudget, changed};
 use host::ServerView;
 use protocol::{Tool, every_written_difference};
 use schema::{SchemaDocument, signature};
@@ -68,11 +68,12 @@ fn compared(ui: Ui<'_>, one: &ServerName, other: &ServerName) -> Doc {
         (ink!("- {}", Model::name(&one.name)), Role::Removed),
         (ink!("   + {}", Model::name(&other.name)), Role::Added),
     ]);
+    let mut budget = WordBudget::default();
     for (tool, twin) in &differing {
         doc.heading(&tool.label);
         let fields = every_written_difference(&tool.raw, &twin.raw);
         for field in fields.iter().take(MAX_SHOWN_FIELDS) {
-            changed(field, &[], ui.glyphs, &mut doc);
+            changed(field, &[], ui.glyphs, &mut budget, &mut doc);
         }
         let more = fields.len().saturating_sub(MAX_SHOWN_FIELDS);
         if more > 0 {

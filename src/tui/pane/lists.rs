@@ -68,6 +68,7 @@ fn tools(server: &ServerView) -> Vec<CatalogEntry> {
             &tool.raw.numbers.below("/inputSchema"),
         ))),
         marks: marks(tool),
+        is_destructive: is_destructive(tool),
         number: ink!("{}", tokens),
         size: tokens as u64,
         names: format!("{} {}", tool.title.as_deref().unwrap_or_default(), server.name),
@@ -84,6 +85,11 @@ fn marks(tool: &Tool) -> Ink {
         (manner, Some(_)) => ink!("{} app", manner),
         (manner, None) => ink!("{}", manner),
     }
+}
+
+/// Whether its marks say so.
+fn is_destructive(tool: &Tool) -> bool {
+    tool.hints.read_only != Some(true) && tool.hints.destructive == Some(true)
 }
 
 fn tool_detail(entry: &CatalogEntry, server: &ServerView, model: &Model, doc: &mut Doc) {

@@ -5,7 +5,7 @@ use crate::keymap::KeyScope;
 use crate::model::Model;
 use crate::pane::Cx;
 use crate::prelude::*;
-use crate::widget::{Doc, Pen, changed, width};
+use crate::widget::{Doc, Pen, WordBudget, changed, width};
 use deck::{ClientView, DriftPlace};
 use host::{Grant, GrantId, GrantKind, HeldReason, Limits, PolicyAction, QuotaView};
 
@@ -37,7 +37,7 @@ impl PolicyScreen {
                     (_, 0) => (ink!(""), Role::Muted),
                     (_, risks) => (ink!("{}", count(risks, "risk")), Role::Warning),
                 };
-                two(one.sign(), one.name(), note, role);
+                two(one.change().sign(), one.name(), note, role);
             }
             PolicyRow::Client(origin) => {
                 let Some(client) = client(cx.model, origin) else { return };
@@ -174,11 +174,7 @@ impl Differs {
             DriftPlace::Authorization => "signing in",
             DriftPlace::Entry(kind, _) => kind.noun(),
         };
-        let how = match self.sign().0 {
-            "+" => "is new",
-            "-" => "is gone",
-            _ => "differs",
-        };
+        let how = self.change().words();
         doc.line(vec![(ink!("{} {}, against {}", what, how, basis), Role::Muted)]);
         if let Some((held, _)) = self.held {
             doc.text(0, &ink!("held: {}", held.words()), Role::Warning);
@@ -186,8 +182,9 @@ impl Differs {
         if let Some(from) = &self.renamed_from {
             doc.text(0, &ink!("reads like {}, which is gone", Ink::line(from)), Role::Warning);
         }
+        let mut budget = WordBudget::default();
         for (change, risks) in &self.changes {
-            changed(change, risks, cx.glyphs, doc);
+            changed(change, risks, cx.glyphs, &mut budget, doc);
         }
     }
 }

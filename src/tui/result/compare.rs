@@ -10,19 +10,17 @@ use crate::form::draw::{Styles, put};
 use crate::prelude::*;
 use crate::result::content::{indented, pretty};
 use crate::result::rows::{WrappedRows, find};
-use crate::widget::{Pen, differing_words};
+use crate::widget::{Pen, WordBudget, differing_words};
 use base::pointer::child_pointer;
 use base::text::cut;
 use protocol::Payload;
 
 /// Most text of each result that is compared, in bytes.
-const MAX_COMPARED_BYTES: usize = 1 << 20;
+const MAX_COMPARED_BYTES: usize = 1_000_000;
 /// Most lines of each result that are compared.
 const MAX_COMPARED_LINES: usize = 20_000;
 /// Time limit for matching lines, after which the rest counts as different.
 const MATCHING_TIMEOUT: Duration = Duration::from_millis(50);
-/// Most pairs of lines that are compared by words.
-const MAX_WORD_LINES: usize = 1_000;
 /// Unchanged lines shown around differing ones.
 const CONTEXT_LINES: usize = 3;
 
@@ -129,11 +127,13 @@ impl Comparison {
                 }
             }
         }
-        for pair in paired(&lines).into_iter().take(MAX_WORD_LINES) {
+        let mut budget = WordBudget::default();
+        for pair in paired(&lines) {
             if let (Some(old), Some(new)) = pair
                 && old != new
             {
-                let [before, after] = differing_words(&lines[old].text, &lines[new].text);
+                let [before, after] =
+                    differing_words(&lines[old].text, &lines[new].text, &mut budget);
                 (lines[old].apart, lines[new].apart) = (before, after);
             }
         }
@@ -228,10 +228,9 @@ impl Comparison {
         buf: &mut Buffer,
     ) {
         if self.is_partial && area.height > 0 {
-            let size = MAX_COMPARED_BYTES >> 20;
-            let words = format!(
-                "only the beginning of each is compared: {size} MiB or {MAX_COMPARED_LINES} lines"
-            );
+            let size = Bytes(MAX_COMPARED_BYTES as u64);
+            let words =
+                format!("only their beginnings are compared: {size} or {MAX_COMPARED_LINES} lines");
             put(buf, area.x, area.y, area.width, &words, look.warning);
             area = Rect { y: area.y + 1, height: area.height - 1, ..area };
         }
@@ -349,6 +348,10 @@ fn readable(result: &Payload, form: TextForm) -> (String, bool) {
     let (mut out, mut is_cut) = (String::new(), result.cut().is_some());
     let mut push = |value: &Value, place: String| {
         let room = MAX_COMPARED_BYTES.saturating_sub(out.len());
+        if room == 0 {
+            is_cut = true;
+            return;
+        }
         let (text, cut_off) = match value.as_str() {
             Some(text) => {
                 let indented = (form == TextForm::Indented).then(|| indented(text)).flatten();
@@ -446,6 +449,18 @@ mod tests {
         // Other blanks are a difference too, when they are the only one.
         let view = compared("{\"a\":1}", "{\"a\": 1}");
         assert_eq!(view.comparison.map(|found| found.places()), Some(1));
+    }
+
+    #[test]
+    fn lines_that_differ_in_every_word_are_compared_by_words_up_to_a_limit() {
+        let lines = |word: char| {
+            let line = |n: u32| (0..1_000).map(|at| format!("{word}{},", (at + n) % 7)).collect();
+            (0..64).map(|n| line(n)).collect::<Vec<String>>().join("\n")
+        };
+        let view = compared(&lines('a'), &lines('b'));
+        let lines = view.comparison.expect("compared").lines;
+        let marked = lines.iter().filter(|line| !line.apart.is_empty()).count();
+        assert!((2..lines.len() / 2).contains(&marked), "{marked} of {}", lines.len());
     }
 
     #[test]

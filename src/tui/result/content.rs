@@ -136,7 +136,7 @@ fn resource(result: &Payload, pointer: String, role: &str) -> Block {
     let uri = text_of(block, "uri").unwrap_or("no uri");
     let mime = text_of(block, "mimeType").unwrap_or_default();
     let shown = if mime.is_empty() { uri.to_owned() } else { format!("{uri} · {mime}") };
-    let title = title(role, &shown.chars().take(300).collect::<String>());
+    let title = title(role, SafeText::cut(&shown, 300).as_str());
     if text_of(block, "text").is_some() {
         let kind = BlockKind::Text(SharedText::new(result, format!("{pointer}/text")));
         return Block { title, pointer, mime: mime.to_owned(), kind };
@@ -176,6 +176,13 @@ impl Block {
         }
     }
 
+    /// Whether its text looks like a JSON document that is too large to be indented.
+    pub(super) fn is_too_large(&self) -> bool {
+        let BlockKind::Text(text) = &self.kind else { return false };
+        let text = text.as_str();
+        text.len() > MAX_INDENTED_BYTES && text.trim_start().starts_with(['{', '['])
+    }
+
     /// The bytes, of binary content.
     pub(super) const fn binary(&self) -> Option<&Binary> {
         match &self.kind {
@@ -191,10 +198,11 @@ pub(crate) fn pretty(value: &impl serde::Serialize, most: usize) -> (String, boo
     struct Bounded(Vec<u8>, usize);
     impl std::io::Write for Bounded {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            if self.0.len() + bytes.len() > self.1 {
+            let room = self.1 - self.0.len();
+            self.0.extend(bytes.iter().take(room));
+            if bytes.len() > room {
                 return Err(std::io::ErrorKind::FileTooLarge.into());
             }
-            self.0.extend_from_slice(bytes);
             Ok(bytes.len())
         }
         fn flush(&mut self) -> std::io::Result<()> {
@@ -203,16 +211,16 @@ pub(crate) fn pretty(value: &impl serde::Serialize, most: usize) -> (String, boo
     }
     let mut out = Bounded(Vec::new(), most);
     let cut = serde_json::to_writer_pretty(&mut out, value).is_err();
-    (String::from_utf8_lossy(&out.0).into_owned(), cut)
+    // Cut between characters.
+    let whole = std::str::from_utf8(&out.0).map_or_else(|error| error.valid_up_to(), str::len);
+    out.0.truncate(whole);
+    (String::from_utf8(out.0).unwrap_or_default(), cut)
 }
 
 /// Most text that is indented.
-pub(super) const MAX_INDENTED_BYTES: usize = 8 << 20;
-
-/// Whether a text looks like a JSON document that is too large to be indented.
-pub(super) fn is_too_large(text: &str) -> bool {
-    text.len() > MAX_INDENTED_BYTES && text.trim_start().starts_with(['{', '['])
-}
+pub(super) const MAX_INDENTED_BYTES: usize = 8_000_000;
+/// Most text that indenting may make of it: every level adds blanks to each line.
+const MAX_SPACED_BYTES: usize = 4 * MAX_INDENTED_BYTES;
 
 /// Text that is one JSON document, indented; `None` if it is not, or too large. It is checked and
 /// spaced out, never built as a value, so that megabytes take milliseconds.
@@ -222,12 +230,12 @@ pub(super) fn indented(text: &str) -> Option<String> {
         return None;
     }
     serde_json::from_str::<serde::de::IgnoredAny>(trimmed).ok()?;
-    Some(spaced_out(trimmed))
+    spaced_out(trimmed)
 }
 
-/// Valid JSON with a line for each member and item. Numbers and names stay as they are written;
-/// texts with escapes are written as `serde_json` does.
-fn spaced_out(json: &str) -> String {
+/// Valid JSON with a line for each member and item; `None` if that is too large. Numbers and names
+/// stay as they are written; texts with escapes are written as `serde_json` does.
+fn spaced_out(json: &str) -> Option<String> {
     const STEP: &str = "  ";
     let mut out = String::with_capacity(json.len() + json.len() / 2);
     let mut depth = 0;
@@ -237,6 +245,9 @@ fn spaced_out(json: &str) -> String {
         (0..depth).for_each(|_| out.push_str(STEP));
     };
     while let Some(first) = rest.chars().next() {
+        if out.len() > MAX_SPACED_BYTES {
+            return None;
+        }
         let mut length = first.len_utf8();
         match first {
             '"' => {
@@ -273,7 +284,7 @@ fn spaced_out(json: &str) -> String {
         }
         rest = &rest[length..];
     }
-    out
+    Some(out)
 }
 
 /// A JSON string without escapes that it does not need.

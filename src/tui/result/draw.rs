@@ -3,9 +3,7 @@
 use crate::filter::contains;
 use crate::form::draw::{Styles, put};
 use crate::prelude::*;
-use crate::result::content::{
-    Block, BlockKind, MAX_INDENTED_BYTES, indented, is_too_large, pretty,
-};
+use crate::result::content::{Block, BlockKind, MAX_INDENTED_BYTES, indented, pretty};
 use crate::result::image::{Picture, PictureDone, PictureJob};
 use crate::result::markdown;
 use crate::result::rows::{SharedText, WrappedRows, find};
@@ -64,16 +62,9 @@ impl ResultView {
             let text = format!("{}shown: {cut}; saving writes all", look.sign("⚠ ", "! "));
             pen.write(&SafeText::line(&text), look.warning);
         }
-        let too_large = |block: &Block| match &block.kind {
-            BlockKind::Text(text) => is_too_large(text.as_str()),
-            BlockKind::Picture(..)
-            | BlockKind::Data { .. }
-            | BlockKind::Link { .. }
-            | BlockKind::Unknown { .. } => false,
-        };
-        if self.tab == ResultTab::Content && !self.plain && self.blocks.iter().any(too_large) {
-            let most = MAX_INDENTED_BYTES >> 20;
-            pen.write(&format!("JSON above {most} MiB is not indented"), look.faint);
+        if self.tab == ResultTab::Content && !self.plain && self.is_too_large {
+            let most = Bytes(MAX_INDENTED_BYTES as u64);
+            pen.write(&format!("JSON above {most} is not indented"), look.faint);
         }
         // The promised structured content is missing, so there is no tab on which to report it.
         if let (None, Some(violation)) = (&self.structured, self.violations.first()) {
@@ -389,6 +380,11 @@ impl ResultView {
     }
 }
 
+/// Longest key of a row of a tree, in characters; the end of a longer one is left out.
+const MAX_KEY_CHARS: usize = 200;
+/// Longest text or number of a row of a tree, in characters.
+pub(super) const MAX_VALUE_CHARS: usize = 400;
+
 /// Draws one row of a JSON tree.
 pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Styles, area: Rect, buf: &mut Buffer) {
     let mut pen = Pen::new(buf, area);
@@ -404,17 +400,20 @@ pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Styles, area: Rect, b
     pen.column((row.depth as u16 * 2).min(area.width / 2)).write(sign, over(look.muted));
     if let Some(key) = &row.key {
         let (key, style) = match key {
-            TreeKey::Name(name) => (short(name, 200), look.json_key),
-            TreeKey::Index(index) => (index.to_string(), look.muted),
+            TreeKey::Name(name) => (SafeText::cut(name, MAX_KEY_CHARS), look.json_key),
+            TreeKey::Index(index) => (SafeText::line(&index.to_string()), look.muted),
         };
-        pen.write(&SafeText::line(&key), over(style)).write(": ", over(look.muted));
+        pen.write(&key, over(style)).write(": ", over(look.muted));
     }
     let children = children(row.value);
+    // Safe to draw: our own words, and texts that are made safe.
     let (text, style) = match row.value {
-        Value::String(text) => (format!("\"{}\"", short(text, 400)), look.json_string),
+        Value::String(text) => {
+            (format!("\"{}\"", SafeText::cut(text, MAX_VALUE_CHARS)), look.json_string)
+        }
         Value::Number(number) => {
-            let written = row.written.map_or_else(|| number.to_string(), |text| short(text, 400));
-            (written, look.json_number)
+            let cut = |text: &str| SafeText::cut(text, MAX_VALUE_CHARS).to_string();
+            (row.written.map_or_else(|| number.to_string(), cut), look.json_number)
         }
         Value::Bool(_) | Value::Null => (row.value.to_string(), look.json_literal),
         Value::Array(_) if children == 0 => ("[]".to_owned(), look.muted),
@@ -422,11 +421,7 @@ pub fn draw_tree_row(row: &TreeRow<'_>, here: bool, look: &Styles, area: Rect, b
         Value::Array(_) => (format!("[ {children} ]"), look.muted),
         Value::Object(_) => (format!("{{ {children} }}"), look.muted),
     };
-    pen.write(&SafeText::line(&text), over(style));
-}
-
-fn short(text: &str, most: usize) -> String {
-    text.chars().take(most).collect()
+    pen.write(&text, over(style));
 }
 
 // Lays out the blocks of a result as rows for a width. Long texts are only measured, never copied;

@@ -181,7 +181,7 @@ fn decode(
 ) -> Result<((u32, u32), RgbaImage), String> {
     // A picture is larger decoded than as base64.
     if encoded.len() as u64 > limits.image_bytes {
-        return Err(format!("too large to show ({} MB encoded)", encoded.len() >> 20));
+        return Err(format!("too large to show ({} encoded)", Bytes(encoded.len() as u64)));
     }
     let bytes = bytes(encoded)?;
     let reader =
@@ -197,7 +197,7 @@ fn decode(
     }
     let decoded = decoder.total_bytes();
     if decoded > limits.image_bytes {
-        return Err(format!("too large to show ({} MB decoded)", decoded >> 20));
+        return Err(format!("too large to show ({} decoded)", Bytes(decoded)));
     }
     let mut bounds = Limits::default();
     bounds.max_alloc = Some(limits.image_bytes);

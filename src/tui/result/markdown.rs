@@ -15,6 +15,9 @@ use table::MarkdownTable;
 /// Longest text rendered as Markdown, in bytes.
 pub(super) const MAX_MARKDOWN_BYTES: usize = 512 << 10;
 
+/// Most levels of lists and of quotes that are set in; what is nested deeper stands below the last.
+const MAX_SET_IN_LEVELS: usize = 8;
+
 /// One piece of a line.
 pub type MarkdownSpan = (SafeText, Style);
 
@@ -157,7 +160,7 @@ impl Page<'_> {
             }
             Tag::Item => {
                 self.end_line();
-                let depth = self.lists.len().saturating_sub(1);
+                let depth = self.lists.len().saturating_sub(1).min(MAX_SET_IN_LEVELS);
                 let bullet = self.look.sign("•", "*").to_owned();
                 let mark = match self.lists.last_mut() {
                     Some(Some(number)) => {
@@ -267,7 +270,7 @@ impl Page<'_> {
         for word in text.split_inclusive(' ') {
             let width = SafeText::line(word).trim_end().width();
             if self.used + width > self.width && self.used > 0 {
-                let indent = "  ".repeat(self.lists.len());
+                let indent = "  ".repeat(self.lists.len().min(MAX_SET_IN_LEVELS));
                 self.end_line();
                 if !indent.is_empty() {
                     self.raw(&indent, style);
@@ -279,8 +282,7 @@ impl Page<'_> {
 
     fn end_table(&mut self) {
         let Some(table) = self.table.take() else { return };
-        let bars = if self.quote > 0 { 2 * self.quote } else { 0 };
-        for line in table.lines(self.width.saturating_sub(bars)) {
+        for line in table.lines(self.width.saturating_sub(2 * self.bars())) {
             self.margin();
             self.line.extend(line);
             self.lines.push(std::mem::take(&mut self.line));
@@ -288,9 +290,14 @@ impl Page<'_> {
         }
     }
 
+    /// Bars in front of a line within quotes.
+    fn bars(&self) -> usize {
+        self.quote.min(MAX_SET_IN_LEVELS)
+    }
+
     fn margin(&mut self) {
         if self.line.is_empty() && self.quote > 0 {
-            let bar = self.look.sign("│ ", "| ").repeat(self.quote);
+            let bar = self.look.sign("│ ", "| ").repeat(self.bars());
             self.used += bar.width();
             self.line.push((SafeText::line(&bar), self.look.rule));
         }
@@ -368,6 +375,18 @@ mod tests {
         assert_eq!(named, ["here (https://a.example) $x_1 \\, y$"]);
         assert_eq!(texts("$$\na_1 \\, b\n$$", 60), ["$$", "a_1 \\, b", "$$"]);
         assert_eq!(texts("$5 and $6", 60), ["$5 and $6"]);
+    }
+
+    #[test]
+    fn lists_and_quotes_nested_without_end_take_no_more_room_than_their_text() {
+        let levels = 2_000;
+        for mark in ["- ", "> ", "1. "] {
+            let nested = format!("{}{}", mark.repeat(levels), "words and words ".repeat(levels));
+            let lines = texts(&nested, 60);
+            assert!(lines.len() <= 3 * levels, "{mark}: {}", lines.len());
+            assert!(lines.iter().all(|line| line.width() <= 60), "{mark}");
+            assert!(lines.last().is_some_and(|line| line.contains("words")), "{mark}");
+        }
     }
 
     #[test]

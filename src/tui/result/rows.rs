@@ -140,6 +140,8 @@ impl WrappedRows {
 
 /// End of the row that begins at `at`, and where the next one begins.
 fn step(text: &str, at: usize, width: usize) -> (usize, Option<usize>) {
+    /// Longest row, whatever its width: a character may have none.
+    const MAX_ROW_BYTES: usize = 64 << 10;
     let bytes = text.as_bytes();
     let (mut cut, mut used) = (at, 0);
     while let Some(byte) = bytes.get(cut) {
@@ -149,7 +151,7 @@ fn step(text: &str, at: usize, width: usize) -> (usize, Option<usize>) {
             b' '..=b'~' => (1, 1),
             _ => size(text, cut),
         };
-        if used + columns > width && cut > at {
+        if cut > at && (used + columns > width || cut - at >= MAX_ROW_BYTES) {
             // Break at a nearby blank, if there is one.
             let near = cut.saturating_sub(width / 4).max(at + 1);
             let blank = bytes[near..cut].iter().rposition(|b| *b == b' ');

@@ -548,8 +548,26 @@ fn json_that_is_too_large_to_be_indented_says_so() {
     let text = format!("[{}]", vec!["123456789"; 900_000].join(","));
     let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
     let shown = screen(&mut view, 60, 6);
-    assert!(shown.contains("JSON above 8 MiB is not indented"), "{shown}");
+    assert!(shown.contains("JSON above 8.0 MB is not indented"), "{shown}");
     assert!(shown.contains("[123456789,"), "{shown}");
+}
+
+#[test]
+fn json_that_only_its_depth_makes_too_large_is_shown_as_it_is() {
+    let (depth, items) = (100, vec!["1"; 300_000].join(","));
+    let text = format!("{}{items}{}", "[".repeat(depth), "]".repeat(depth));
+    let mut view = view(json!({"content": [{"type": "text", "text": text}]}));
+    let shown = screen(&mut view, 120, 4);
+    assert!(shown.contains(&format!("{}1,1,", "[".repeat(depth))), "{shown}");
+}
+
+#[test]
+fn characters_without_a_width_make_no_row_without_an_end() {
+    let text = format!("e{}", "\u{301}".repeat(200_000));
+    let rows = super::rows::WrappedRows::new(&text, 80);
+    let shown = rows.slice(&text, 0..rows.len());
+    assert!(shown.len() > 2 && shown.iter().all(|row| row.len() <= 70_000), "{}", shown.len());
+    assert_eq!(shown.concat(), text);
 }
 
 proptest! {

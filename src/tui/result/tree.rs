@@ -323,17 +323,24 @@ impl<'v> Walk<'v, '_> {
             self.skip -= below;
             return;
         }
-        // Runs of folded children are skipped without visiting them.
-        let unfolded = self.tree.below(path).next().map_or(usize::MAX, |(at, _)| at[path.len()]);
-        let first = self.skip.min(unfolded);
-        self.skip -= first;
-        for (index, (key, child)) in (first..).zip(members(value, first)) {
-            if self.out.len() >= self.most {
-                return;
+        let depth = path.len();
+        let unfolded = self.tree.below(path).filter(|(at, _)| at.len() == depth + 1);
+        let unfolded: Vec<usize> = unfolded.map(|(at, _)| at[depth]).collect();
+        let mut first = 0;
+        for end in unfolded.into_iter().map(|at| at + 1).chain([children(value)]) {
+            // A run of folded children is skipped without visiting them, up to an unfolded one.
+            let skipped = self.skip.min(end.saturating_sub(first + 1));
+            self.skip -= skipped;
+            let run = first + skipped..end;
+            for (index, (key, child)) in run.clone().zip(members(value, run.start)) {
+                if self.out.len() >= self.most {
+                    return;
+                }
+                path.push(index);
+                self.node(child, Some(key), path);
+                path.pop();
             }
-            path.push(index);
-            self.node(child, Some(key), path);
-            path.pop();
+            first = end;
         }
     }
 }

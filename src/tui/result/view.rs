@@ -13,7 +13,7 @@ use crate::pane::{Availability, Out, when};
 use crate::prelude::*;
 use crate::result::compare::{CompareLayout, Comparison};
 use crate::result::content::{self, Block, BlockKind, Blocks, blocks, pretty};
-use crate::result::draw::Laid;
+use crate::result::draw::{Laid, MAX_VALUE_CHARS};
 use crate::result::rows::SharedText;
 use crate::result::tree::Tree;
 use crate::screen::{MAX_CLIPBOARD_BYTES, TOO_LARGE};
@@ -73,6 +73,8 @@ pub struct ResultView {
     structured_numbers: WrittenNumbers,
     pub(super) comparison: Option<Comparison>,
     pub(super) needle: String,
+    /// Whether any of its texts is JSON that is too large to be indented.
+    pub(super) is_too_large: bool,
     /// A file to write, with its proposed name.
     file: Option<(String, ResultFile)>,
 }
@@ -97,6 +99,7 @@ impl ResultView {
         let alone = blocks.len() == 1 && matches!(blocks[0].kind, BlockKind::Data { .. });
         Self {
             mismatch: says_otherwise(&result),
+            is_too_large: blocks.iter().any(Block::is_too_large),
             structured_numbers: result.numbers().below(STRUCTURED),
             expanded: alone.then_some(0).into_iter().collect(),
             result,
@@ -420,7 +423,7 @@ impl ResultView {
         let key = place.rsplit('/').next().unwrap_or_default();
         // The row: two blanks a level, the sign of a fold, the key and its colon, the quotes.
         let lead = 2 * tree.pointer(value).matches('/').count() + 2 + key.width() + 4;
-        let room = usize::from(self.width).saturating_sub(lead);
+        let room = usize::from(self.width).saturating_sub(lead).min(MAX_VALUE_CHARS);
         let fits = text.len() <= 4 * room && text.width() <= room && !text.contains('\n');
         (!fits).then_some(place)
     }

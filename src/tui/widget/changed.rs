@@ -4,30 +4,42 @@ use std::ops::Range;
 
 use crate::glyph::Glyphs;
 use crate::prelude::*;
-use crate::widget::differing_words;
+use crate::result::content::pretty;
 use crate::widget::doc::{Doc, DocLine, wrap};
 use crate::widget::pen::width;
+use crate::widget::{WordBudget, differing_words};
 use protocol::{FieldChange, Risk};
 
 /// Width from which before and now are side by side.
 const MIN_SPLIT_COLUMNS: u16 = 56;
 
 /// Describes a changed field.
-pub fn changed(change: &FieldChange, risks: &[Risk], glyphs: &Glyphs, doc: &mut Doc) {
+pub fn changed(
+    change: &FieldChange,
+    risks: &[Risk],
+    glyphs: &Glyphs,
+    budget: &mut WordBudget,
+    doc: &mut Doc,
+) {
     let pointer = if change.pointer.is_empty() { "definition" } else { &change.pointer };
     doc.gap().line(vec![(Ink::line(pointer), Role::Changed)]);
     for risk in risks {
         let text = ink!("{} {}", glyphs.warning, SafeText::line(&risk.to_string()));
         doc.text(0, &text, Role::Warning);
     }
-    sides(change, doc);
+    sides(change, budget, doc);
 }
 
 /// The text of a value in lines, safe to draw.
 fn lines_of(value: &Value) -> String {
+    /// Most of a value that is indented.
+    const MAX_INDENTED_BYTES: usize = 1_000_000;
     let text = match value {
         Value::String(text) => text.clone(),
-        value => serde_json::to_string_pretty(value).unwrap_or_default(),
+        value => {
+            let (text, is_cut) = pretty(value, MAX_INDENTED_BYTES);
+            text + if is_cut { "…" } else { "" }
+        }
     };
     let lines: Vec<Ink> = text.lines().map(Ink::line).collect();
     lines.iter().map(Ink::as_str).collect::<Vec<_>>().join("\n")
@@ -55,11 +67,11 @@ fn rows(text: &str, places: &[Range<usize>], role: Role, room: u16) -> Vec<DocLi
 }
 
 /// A value before and now: side by side if both exist and there is room.
-fn sides(change: &FieldChange, doc: &mut Doc) {
+fn sides(change: &FieldChange, budget: &mut WordBudget, doc: &mut Doc) {
     let FieldChange { before, after, .. } = change;
     let texts = [before, after].map(|value| value.as_ref().map(lines_of));
     let places = match &texts {
-        [Some(before), Some(after)] => differing_words(before, after),
+        [Some(before), Some(after)] => differing_words(before, after, budget),
         _ => Default::default(),
     };
     let [old, new] = [(0, Role::Removed), (1, Role::Added)].map(|(side, role)| {

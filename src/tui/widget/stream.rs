@@ -226,11 +226,14 @@ impl StreamList {
         more
     }
 
-    /// Inserts rows below a row.
+    /// Shows these rows, in order, below a row.
     pub fn unfold(&mut self, head: u64, below: &[u64]) {
-        for seq in below {
-            self.index.insert((head, *seq));
-        }
+        self.fold(head);
+        let matched = &mut self.index.matched;
+        let at = matched.partition_point(|row| *row <= (head, head));
+        let mut later = matched.split_off(at);
+        matched.extend(below.iter().map(|seq| (head, *seq)));
+        matched.append(&mut later);
     }
 
     /// Removes the rows below a row; returns whether there were any.

@@ -6,14 +6,46 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 /// Longest texts that are compared by words, in bytes.
 const MAX_WORDS_BYTES: usize = 4 << 10;
+/// Most pairs of words, one of each text, that are set against each other for one page. Texts with
+/// little in common need as many as there are.
+const MAX_WORD_PAIRS: usize = 4 << 20;
+
+/// How many words may still be compared for a page.
+#[derive(Debug)]
+pub struct WordBudget {
+    pairs: usize,
+}
+
+impl Default for WordBudget {
+    fn default() -> Self {
+        Self { pairs: MAX_WORD_PAIRS }
+    }
+}
+
+impl WordBudget {
+    /// Takes what comparing these words may need; returns whether there was as much.
+    fn take(&mut self, old: &[&str], new: &[&str]) -> bool {
+        // Only what is between the same beginning and the same end is searched.
+        let begin = old.iter().zip(new).take_while(|(one, other)| one == other).count();
+        let (old, new) = (&old[begin..], &new[begin..]);
+        let backwards = old.iter().rev().zip(new.iter().rev());
+        let end = backwards.take_while(|(one, other)| one == other).count();
+        let left = self.pairs.checked_sub((old.len() - end) * (new.len() - end));
+        self.pairs = left.unwrap_or(self.pairs);
+        left.is_some()
+    }
+}
 
 /// The places of each text, in bytes, that differ from the other one by words. Empty if the texts
 /// are too long for that or have almost nothing in common: then all of it differs.
-pub fn differing_words(old: &str, new: &str) -> [Vec<Range<usize>>; 2] {
+pub fn differing_words(old: &str, new: &str, budget: &mut WordBudget) -> [Vec<Range<usize>>; 2] {
     if old.len().max(new.len()) > MAX_WORDS_BYTES {
         return Default::default();
     }
     let (before, after) = (words(old), words(new));
+    if !budget.take(&before, &after) {
+        return Default::default();
+    }
     let mut places: [Vec<Range<usize>>; 2] = Default::default();
     let mut shared = 0;
     for op in capture_diff_slices(Algorithm::Myers, &before, &after) {
@@ -71,7 +103,7 @@ mod tests {
     use super::*;
 
     fn differ<'a>(old: &'a str, new: &'a str) -> [Vec<&'a str>; 2] {
-        let [before, after] = differing_words(old, new);
+        let [before, after] = differing_words(old, new, &mut WordBudget::default());
         let texts = |text: &'a str, places: Vec<Range<usize>>| {
             places.into_iter().map(|place| &text[place]).collect()
         };
@@ -88,10 +120,25 @@ mod tests {
         assert_eq!(differ("", ""), [Vec::<&str>::new(), vec![]]);
     }
 
+    #[test]
+    fn texts_that_differ_in_every_word_use_up_what_one_page_compares() {
+        let all =
+            |word: char| -> String { (0..1_000).map(|n| format!("{word}{},", n % 7)).collect() };
+        let (old, new) = (all('a'), all('b'));
+        let mut budget = WordBudget::default();
+        let mut is_compared = |old: &str, new: &str| {
+            differing_words(old, new, &mut budget).iter().any(|places| !places.is_empty())
+        };
+        assert!(is_compared(&old, &new));
+        assert!(!is_compared(&old, &new));
+        // What is the same at both ends costs nothing.
+        assert!(is_compared(&format!("{old} one"), &format!("{old} two")));
+    }
+
     proptest! {
         #[test]
         fn what_is_left_of_both_is_the_same(old in "[ab é,]{0,30}", new in "[ab é,]{0,30}") {
-            let [before, after] = differing_words(&old, &new);
+            let [before, after] = differing_words(&old, &new, &mut WordBudget::default());
             if before.is_empty() && after.is_empty() {
                 return Ok(());
             }

@@ -8,9 +8,9 @@ use crate::widget::doc::wrap;
 use base::text::SafeText;
 
 /// Width below which no column is made narrower.
-const MIN_COLUMN_WIDTH: usize = 8;
+const MIN_CELL_COLUMNS: usize = 8;
 /// Blanks between two columns.
-const GAP_WIDTH: usize = 2;
+const GAP_COLUMNS: usize = 2;
 
 /// A table while it is read.
 pub(super) struct MarkdownTable {
@@ -53,10 +53,10 @@ impl MarkdownTable {
         let column = |at: usize| self.rows.iter().filter_map(move |row| row.get(at));
         let widths = (0..count).map(|at| column(at).map(|cell| width_of(cell)).max());
         let widths: Vec<usize> = widths.map(Option::unwrap_or_default).collect();
-        let room = width.saturating_sub(GAP_WIDTH * count);
+        let room = width.saturating_sub(GAP_COLUMNS * count);
         let fits =
             |most: &usize| widths.iter().map(|width| (*width).min(*most)).sum::<usize>() <= room;
-        let Some(most) = (MIN_COLUMN_WIDTH..=room.max(MIN_COLUMN_WIDTH)).rev().find(fits) else {
+        let Some(most) = (MIN_CELL_COLUMNS..=room.max(MIN_CELL_COLUMNS)).rev().find(fits) else {
             return self.records(width);
         };
         let mut out = Vec::new();
@@ -79,7 +79,7 @@ impl MarkdownTable {
     ) -> Vec<MarkdownSpan> {
         let mut line = Vec::new();
         // Blanks before the next text: none stand at the end of a line.
-        let mut blanks = GAP_WIDTH;
+        let mut blanks = GAP_COLUMNS;
         for ((cell, width), alignment) in cells.iter().zip(widths).zip(&self.alignments) {
             let spans = cell.get(n).map(Vec::as_slice).unwrap_or_default();
             let free = (*width).min(most).saturating_sub(width_of(spans));
@@ -95,7 +95,7 @@ impl MarkdownTable {
             } else {
                 blanks += free;
             }
-            blanks += GAP_WIDTH;
+            blanks += GAP_COLUMNS;
         }
         line
     }
