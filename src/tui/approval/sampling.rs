@@ -21,7 +21,7 @@ pub struct SamplingReading {
 /// Largest `maxTokens` accepted without a warning.
 const MAX_QUIET_TOKENS: u64 = 200_000;
 /// Blank lines in a row after which a reader may think the text has ended.
-const MIN_BLANK_RUN: usize = 12;
+const MIN_BLANK_LINES: usize = 12;
 
 /// Keys of the request that are shown in a dedicated place.
 const KNOWN: &[&str] = &[
@@ -102,7 +102,7 @@ fn notice_blank_run(text: &str, place: &str, warnings: &mut Vec<String>) {
     let mut run = 0;
     for line in text.lines() {
         run = if line.trim().is_empty() { run + 1 } else { 0 };
-        if run == MIN_BLANK_RUN {
+        if run == MIN_BLANK_LINES {
             warnings.push(format!("{place} goes on after a long run of blank lines"));
             return;
         }
@@ -167,8 +167,11 @@ fn show_block(role: &str, block: &Value, doc: &mut Doc) {
     }
 }
 
+/// A value as indented JSON. Indenting may make much of a little that is nested deep.
 fn pretty(value: &Value) -> SafeText {
-    SafeText::block(&serde_json::to_string_pretty(value).unwrap_or_default())
+    const MAX_SHOWN_BYTES: usize = 4_000_000;
+    let (text, is_cut) = content::pretty(value, MAX_SHOWN_BYTES);
+    SafeText::block(&(text + if is_cut { "…" } else { "" }))
 }
 
 /// What it asks of the model: `max 100 tokens`, `temperature 0.7`, ...

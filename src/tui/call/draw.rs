@@ -10,6 +10,7 @@ use crate::call::screen::{CallFocus, CallScreen};
 use crate::form::draw::{Styles, form, put};
 use crate::keymap::{KeyScope, Keymap};
 use crate::prelude::*;
+use crate::result::content::pretty;
 use crate::widget::Pen;
 use crate::widget::doc::wrap;
 use crate::widget::pen::fit;
@@ -288,8 +289,7 @@ impl CallScreen {
         let key = keymap.spelled(&[KeyScope::Form], "{suggest} ");
         pen.column(1).write(key.as_str(), look.accent);
         for suggestion in self.suggestions.iter().take(20) {
-            let cut: String = suggestion.chars().take(60).collect();
-            pen.write(&SafeText::line(&format!("{cut}  ")), look.foreign);
+            pen.write(&format!("{}  ", SafeText::cut(suggestion, 60)), look.foreign);
         }
     }
 }
@@ -310,9 +310,8 @@ fn draw_progress(look: &Styles, run: &CallRun, pen: &mut Pen<'_>) {
         pen.cut(&format!("step {}", progress.progress), 24, look.text);
     }
     if let Some(message) = &progress.message {
-        let cut: String = message.chars().take(300).collect();
         let room = pen.room().saturating_sub(18);
-        pen.cut(&SafeText::line(&format!("  {cut}")), room, look.foreign);
+        pen.cut(&format!("  {}", SafeText::cut(message, 300)), room, look.foreign);
     }
 }
 
@@ -406,8 +405,8 @@ fn draw_axis(look: &Styles, run: &CallRun, now: Timestamp, area: Rect, buf: &mut
 
 // A call without a result: the reason and the next step, in as many rows as they take.
 
-/// Maximum length of the `data` of a JSON-RPC error that is shown, in characters.
-const MAX_DATA_CHARS: usize = 20_000;
+/// Most of the `data` of a JSON-RPC error that is shown.
+const MAX_DATA_BYTES: usize = 20_000;
 
 /// Draws a failed call; if not everything fits, the last line says where the rest is.
 pub(super) fn draw(look: &Styles, run: &CallRun, error: &Error, area: Rect, buf: &mut Buffer) {
@@ -449,9 +448,9 @@ fn error_lines(look: &Styles, run: &CallRun, error: &Error) -> Vec<(SafeText, St
             out.push((SafeText::line(&text), look.foreign));
         }
         if let Some(data) = &rpc.data {
-            let text = serde_json::to_string_pretty(data).unwrap_or_default();
-            let text: String = text.chars().take(MAX_DATA_CHARS).collect();
-            out.push((SafeText::block(&text), look.foreign));
+            let (text, is_cut) = pretty(data, MAX_DATA_BYTES);
+            let end = if is_cut { "…" } else { "" };
+            out.push((SafeText::block(&(text + end)), look.foreign));
         }
     }
     out

@@ -84,8 +84,8 @@ pub struct SharedResult {
     pub result: Option<WrittenValue>,
 }
 
-/// Longest text of a block on a page, in bytes.
-const MAX_BLOCK_BYTES: usize = 4 << 20;
+/// Longest text of a block on a page, in characters.
+const MAX_BLOCK_CHARS: usize = 4 << 20;
 
 /// One HTML page with a call and its result. It loads nothing, and nothing on it runs.
 pub fn page(call: &WrittenCall<'_>, shared: &SharedResult) -> String {
@@ -120,7 +120,7 @@ pub fn page(call: &WrittenCall<'_>, shared: &SharedResult) -> String {
 
 /// A text as it is written on a page: nothing in it is markup, and what is hidden in it is marked.
 pub fn escaped(text: &str) -> String {
-    let text = base::text::SafeText::cut_block(text, MAX_BLOCK_BYTES);
+    let text = base::text::SafeText::cut_block(text, MAX_BLOCK_CHARS);
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
