@@ -51,13 +51,47 @@ struct ChatEntry {
     lines: Vec<ChatLine>,
 }
 
+/// The incomplete end of the streaming answer.
+#[derive(Debug, Default)]
+struct StreamedText {
+    text: String,
+    /// Where the first line begins that is not complete.
+    read: usize,
+    /// Whether that is within a block of code.
+    is_code: bool,
+    /// How much of the text the lines on the screen show.
+    laid_bytes: usize,
+}
+
+impl StreamedText {
+    /// Takes the complete blocks: up to the last empty line outside of a block of code. Each line is
+    /// looked at once.
+    fn take_blocks(&mut self) -> String {
+        let mut end = 0;
+        while let Some(length) = self.text[self.read..].find('\n') {
+            let line = &self.text[self.read..=self.read + length];
+            self.read += line.len();
+            if line.trim_start().starts_with("```") {
+                self.is_code = !self.is_code;
+            } else if line == "\n" && !self.is_code {
+                end = self.read;
+            }
+        }
+        if end == 0 {
+            return String::new();
+        }
+        (self.read, self.laid_bytes) = (self.read - end, 0);
+        let rest = self.text.split_off(end);
+        std::mem::replace(&mut self.text, rest)
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct ChatScreen {
     /// Model and profile.
     with: SafeText,
     entries: Vec<ChatEntry>,
-    /// The incomplete end of the streaming answer.
-    tail: String,
+    tail: StreamedText,
     tail_lines: Vec<ChatLine>,
     /// The region and style that entries are laid out for.
     laid: (Rect, Style),
@@ -145,8 +179,9 @@ impl ChatScreen {
                 (self.is_busy, self.above) = (true, 0);
             }
             "text" => {
-                self.tail.push_str(text("text"));
-                self.finish_blocks();
+                self.tail.text.push_str(text("text"));
+                let blocks = self.tail.take_blocks();
+                self.push_text(blocks);
             }
             "toolCall" => {
                 self.end_text();
@@ -168,7 +203,7 @@ impl ChatScreen {
                     is_error: event["isError"] == true,
                     text: text("text").to_owned(),
                     pictures: event["pictures"].as_array().cloned().unwrap_or_default(),
-                    took: event["durationMs"].as_u64(),
+                    took: event["durationMs"].as_u64().map(Duration::from_millis),
                 };
                 self.change_call(text("id"), |call| call.result = Some(outcome));
             }
@@ -232,38 +267,21 @@ impl ChatScreen {
 
     /// Discards the answer since the last call or message, as the model is asked again.
     fn void_answer(&mut self) {
-        self.tail.clear();
+        self.tail = StreamedText::default();
         while self.entries.last().is_some_and(|entry| matches!(entry.part, ChatPart::Text(_))) {
             self.entries.pop();
         }
     }
 
-    /// Moves complete blocks from the streaming end to the entries: up to the last empty line
-    /// outside of a code block.
-    fn finish_blocks(&mut self) {
-        let (mut at, mut cut, mut in_code) = (0, 0, false);
-        for line in self.tail.split_inclusive('\n') {
-            at += line.len();
-            if line.trim_start().starts_with("```") {
-                in_code = !in_code;
-            } else if line == "\n" && !in_code {
-                cut = at;
-            }
-        }
-        if cut > 0 {
-            let rest = self.tail.split_off(cut);
-            let block = std::mem::replace(&mut self.tail, rest);
-            if !block.trim().is_empty() {
-                self.push(ChatPart::Text(block));
-            }
+    fn push_text(&mut self, text: String) {
+        if !text.trim().is_empty() {
+            self.push(ChatPart::Text(text));
         }
     }
 
     fn end_text(&mut self) {
-        let text = std::mem::take(&mut self.tail);
-        if !text.trim().is_empty() {
-            self.push(ChatPart::Text(text));
-        }
+        let tail = std::mem::take(&mut self.tail);
+        self.push_text(tail.text);
     }
 
     /// Updates the laid out lines before a frame.
@@ -274,16 +292,18 @@ impl ChatScreen {
             for entry in &mut self.entries {
                 entry.lines.clear();
             }
+            self.tail.laid_bytes = 0;
         }
         self.laid = (area, look.text);
         for entry in self.entries.iter_mut().filter(|entry| entry.lines.is_empty()) {
             entry.lines = draw::lines(&entry.part, self.unfolded, text.width, look);
         }
-        self.tail_lines = if self.tail.is_empty() {
-            Vec::new()
-        } else {
-            markdown::lines(&self.tail, text.width, look)
-        };
+        if self.tail.text.is_empty() {
+            self.tail_lines.clear();
+        } else if self.tail.laid_bytes != self.tail.text.len() {
+            self.tail_lines = markdown::lines(&self.tail.text, text.width, look);
+            self.tail.laid_bytes = self.tail.text.len();
+        }
         // Keeps the position if the user has scrolled up.
         if self.above > 0 {
             self.above += self.rows().saturating_sub(before);

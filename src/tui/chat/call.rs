@@ -21,6 +21,6 @@ pub(super) struct ChatOutcome {
     pub text: String,
     /// Its pictures, as content blocks of a result.
     pub pictures: Vec<Value>,
-    /// Duration in milliseconds, if known.
-    pub took: Option<u64>,
+    /// How long it took, if known.
+    pub took: Option<Duration>,
 }

@@ -8,12 +8,14 @@ use super::{ChatCall, ChatLine, ChatPart, ChatScreen};
 use crate::form::draw::{Styles, put};
 use crate::overlay::{TextReader, reader_width};
 use crate::prelude::*;
+use crate::result::content::pretty;
 use crate::result::markdown;
 use crate::widget::doc::wrap;
 use crate::widget::{Doc, json_line};
 
-/// Maximum number of lines shown of an unfolded result.
-const MAX_RESULT_LINES: usize = 200;
+/// Most rows of an unfolded result, and most of its text that is laid out.
+const MAX_RESULT_ROWS: usize = 200;
+const MAX_RESULT_BYTES: usize = 64 << 10;
 
 /// The lines of a part; at least one.
 pub(super) fn lines(part: &ChatPart, unfolded: bool, width: u16, look: &Styles) -> Vec<ChatLine> {
@@ -54,7 +56,7 @@ fn of_call(call: &ChatCall, unfolded: bool, width: u16, look: &Styles) -> Vec<Ch
     };
     let took = call.result.as_ref().and_then(|outcome| outcome.took);
     let took = match took {
-        Some(ms) => format!("  {ms} ms"),
+        Some(took) => format!("  {}", Dur(took)),
         None if call.result.is_none() && !call.progress.is_empty() => {
             format!("  {}", call.progress)
         }
@@ -84,30 +86,37 @@ fn of_call(call: &ChatCall, unfolded: bool, width: u16, look: &Styles) -> Vec<Ch
                     lines.push(vec![(SafeText::line("  gave"), look.muted)]);
                     lines.extend(tree(&value, width, look));
                 }
-                _ => {
-                    let room = width.saturating_sub(4);
-                    let rows = outcome.text.lines().take(MAX_RESULT_LINES);
-                    let rows = rows.map(SafeText::line);
-                    lines.extend(rows.flat_map(|row| {
-                        let parts: Vec<SafeText> = wrap(&row, room).map(SafeText::line).collect();
-                        let parts = parts.into_iter();
-                        parts.map(|part| {
-                            vec![(SafeText::line("  "), look.rule), (part, look.foreign)]
-                        })
-                    }));
-                }
+                _ => lines.extend(result_text(&outcome.text, width, look)),
             }
         }
     }
     lines
 }
 
+/// The beginning of a result, and a line that says so where that is not all.
+fn beginning(mut rows: Vec<ChatLine>, is_cut: bool, look: &Styles) -> Vec<ChatLine> {
+    if is_cut || rows.len() > MAX_RESULT_ROWS {
+        rows.truncate(MAX_RESULT_ROWS);
+        rows.push(vec![(SafeText::line("  … open the call to see the rest"), look.faint)]);
+    }
+    rows
+}
+
+/// A text as wrapped lines.
+fn result_text(text: &str, width: u16, look: &Styles) -> Vec<ChatLine> {
+    let shown = base::text::cut(text, MAX_RESULT_BYTES);
+    let (safe, room) = (SafeText::block(shown), width.saturating_sub(4));
+    let parts = safe.lines().flat_map(|line| wrap(line, room)).take(MAX_RESULT_ROWS + 1);
+    let row = |part| vec![(SafeText::line("  "), look.rule), (SafeText::line(part), look.foreign)];
+    beginning(parts.map(row).collect(), shown.len() < text.len(), look)
+}
+
 /// A JSON value as indented lines, coloured by kind; long values continue in the next lines.
 fn tree(value: &Value, width: u16, look: &Styles) -> Vec<ChatLine> {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let (text, is_cut) = pretty(value, MAX_RESULT_BYTES);
     let room = usize::from(width).saturating_sub(4).max(8);
     let mut out = Vec::new();
-    for line in text.lines().take(MAX_RESULT_LINES) {
+    for line in text.lines().take(MAX_RESULT_ROWS + 1) {
         let mut row: ChatLine = vec![(SafeText::line("    "), look.text)];
         let mut used = 0;
         for (part, role) in json_line(line) {
@@ -133,7 +142,7 @@ fn tree(value: &Value, width: u16, look: &Styles) -> Vec<ChatLine> {
         }
         out.push(row);
     }
-    out
+    beginning(out, is_cut, look)
 }
 
 impl ChatScreen {
@@ -205,7 +214,7 @@ impl ChatScreen {
         put(buf, x + 2, area.y, room(x + 2).saturating_sub(taken), &self.status, look.faint);
         let typed = self.typed_area(area);
         let text = self.text_area(area);
-        if self.entries.is_empty() && self.tail.is_empty() {
+        if self.entries.is_empty() && self.tail.text.is_empty() {
             self.draw_suggestions(look, text, buf);
         }
         self.draw_text(look, text, buf);

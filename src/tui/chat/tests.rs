@@ -54,14 +54,55 @@ fn shown(screen: &ChatScreen) -> String {
 fn finished_blocks_are_laid_out_once_and_the_end_grows() {
     let mut screen = screen(&[text("# One\n\ntwo "), text("three\n\n```\na\n\nb")]);
     assert_eq!(screen.entries.len(), 2);
-    assert!(screen.tail.starts_with("```"), "{:?}", screen.tail);
+    assert!(screen.tail.text.starts_with("```"), "{:?}", screen.tail);
     let first = screen.entries[0].lines.as_ptr();
     screen.event(&text("\n```\n\nlast"));
     screen.lay_out(&Styles::default(), AREA);
     assert_eq!(screen.entries[0].lines.as_ptr(), first, "not laid out again");
     assert!(shown(&screen).ends_with("last"), "{}", shown(&screen));
     screen.event(&json!({"type": "status", "status": "retrying", "message": "again"}));
-    assert_eq!((screen.entries.len(), screen.tail.as_str()), (0, ""), "it is void");
+    assert_eq!((screen.entries.len(), screen.tail.text.as_str()), (0, ""), "it is void");
+}
+
+#[test]
+fn an_answer_is_split_alike_however_it_is_cut_into_pieces() {
+    let whole = "one\n\n```\na\n\nb\n```\n\ntwo\nlines\n\n```rust\nc\n\n";
+    let entries = |size: usize| {
+        let pieces = whole.as_bytes().chunks(size).map(|piece| String::from_utf8_lossy(piece));
+        let screen = screen(&pieces.map(|piece| text(&piece)).collect::<Vec<_>>());
+        let parts = screen.entries.iter().map(|entry| format!("{:?}", entry.part));
+        (parts.collect::<Vec<_>>(), screen.tail.text.clone(), shown(&screen))
+    };
+    // A piece may be of several blocks; what is shown is the same.
+    let (parts, tail, drawn) = entries(1);
+    assert_eq!((parts.len(), tail.as_str()), (3, "```rust\nc\n\n"));
+    for size in 2..whole.len() {
+        let found = entries(size);
+        assert_eq!(
+            (&found.1, found.2.replace('\n', "")),
+            (&tail, drawn.replace('\n', "")),
+            "{size}"
+        );
+    }
+}
+
+#[test]
+fn a_long_result_is_unfolded_in_part_and_that_is_said() {
+    let [begun, mut ended] = call("1");
+    for long in
+        ["line\n".repeat(2_000), "word ".repeat(40_000), json!([vec![1; 2_000]]).to_string()]
+    {
+        ended["text"] = json!(long);
+        let mut screen = screen(&[begun.clone(), ended.clone()]);
+        act(&mut screen, Action::Fold);
+        let drawn = shown(&screen);
+        assert!(drawn.lines().count() < 250, "{}", drawn.lines().count());
+        assert!(drawn.ends_with("… open the call to see the rest"), "{drawn}");
+    }
+    ended["text"] = json!("short");
+    let mut screen = screen(&[begun, ended]);
+    act(&mut screen, Action::Fold);
+    assert!(!shown(&screen).contains('…'), "{}", shown(&screen));
 }
 
 #[test]

@@ -39,7 +39,8 @@ impl ChatCallScreen {
                 value["structuredContent"] = parsed;
             }
             let how = if outcome.is_error { "failed" } else { "answered" };
-            let took = outcome.took.map(|ms| format!(" after {ms} ms")).unwrap_or_default();
+            let took = outcome.took.map(|took| format!(" after {}", Dur(took)));
+            let took = took.unwrap_or_default();
             ended = (SafeText::line(&format!("{how}{took}")), outcome.is_error);
         }
         let is_tree = value.get("structuredContent").is_some();
