@@ -13,7 +13,7 @@ use crate::app::panes::Panes;
 use crate::app::pointer::Pointer;
 use crate::app::screens::{OpenScreen, Screens};
 use crate::call::export::ExportOrigin;
-use crate::call::{BENCH_WIDTH, ROOM_FOR_ALL};
+use crate::call::{MIN_BENCH_COLUMNS, MIN_COMMON_COLUMNS};
 use crate::chat::ChatScreen;
 use crate::effect::{ConfigCommand, Effect, FileChange, Order};
 use crate::intent::Intent;
@@ -143,7 +143,7 @@ pub struct App {
 
 /// Whether catalogue, form and result are side by side.
 const fn fits_all(layout: &Layout) -> bool {
-    layout.whole.width >= BENCH_WIDTH && layout.main.width >= ROOM_FOR_ALL
+    layout.whole.width >= MIN_BENCH_COLUMNS && layout.main.width >= MIN_COMMON_COLUMNS
 }
 
 impl App {
@@ -377,7 +377,7 @@ impl App {
     /// Tells the calls whether form and result fit side by side.
     fn widen_calls(&mut self) {
         let is_beside = self.layout().is_some_and(|layout| layout.beside.is_some());
-        let is_wide = self.size.width >= BENCH_WIDTH && !is_beside;
+        let is_wide = self.size.width >= MIN_BENCH_COLUMNS && !is_beside;
         for screen in &mut self.screens.calls.screens {
             screen.is_wide = is_wide;
         }

@@ -12,9 +12,9 @@ pub mod template;
 mod tests;
 
 /// Width of a screen from which the catalogue, the form of a call and its result are side by side.
-pub const BENCH_WIDTH: u16 = 140;
+pub const MIN_BENCH_COLUMNS: u16 = 140;
 /// The same for the region of a pane.
-pub const ROOM_FOR_ALL: u16 = 120;
+pub const MIN_COMMON_COLUMNS: u16 = 120;
 
 pub use run::{CallAsk, CallRun, RunState, WhyCall};
 pub use screen::CallScreen;

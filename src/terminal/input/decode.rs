@@ -34,17 +34,17 @@ enum DecodeStep {
 
 impl Decoder {
     /// Longest paste accepted, in bytes; the rest of it is discarded.
-    pub const MAX_PASTE: usize = 8 << 20;
-    const MAX_SEQUENCE: usize = 64;
+    pub const MAX_PASTE_BYTES: usize = 8 << 20;
+    const MAX_SEQUENCE_BYTES: usize = 64;
     /// Longest reply of a terminal (OSC, DCS, APC, PM, SOS), in bytes.
-    const MAX_ANSWER: usize = 4096;
+    const MAX_ANSWER_BYTES: usize = 4096;
     /// Silences after which an unterminated reply or paste is given up so that the keyboard works
     /// again. Keys typed meanwhile do not restart the count.
     const MAX_SILENCES: u32 = 20;
 
     /// Decodes bytes; returns the events they complete.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
-        if bytes.len() > Self::MAX_SEQUENCE {
+        if bytes.len() > Self::MAX_SEQUENCE_BYTES {
             // Bulk input comes from the terminal, not from typing: the rest is still on its way.
             self.silences = 0;
         }
@@ -87,7 +87,7 @@ impl Decoder {
     }
 
     fn longest(&self) -> usize {
-        if is_answer(&self.pending) { Self::MAX_ANSWER } else { Self::MAX_SEQUENCE }
+        if is_answer(&self.pending) { Self::MAX_ANSWER_BYTES } else { Self::MAX_SEQUENCE_BYTES }
     }
 
     /// Whether incomplete input is pending: a lone escape, an unterminated reply or paste.
@@ -130,7 +130,7 @@ impl Decoder {
         // Bytes that may begin the end marker are kept back.
         let keep = if end.is_some() { 0 } else { PASTE_END.len() - 1 };
         let upto = end.unwrap_or(self.pending.len().saturating_sub(keep));
-        let room = Self::MAX_PASTE.saturating_sub(paste.len());
+        let room = Self::MAX_PASTE_BYTES.saturating_sub(paste.len());
         paste.extend(self.pending.drain(..upto).take(room));
         if end.is_none() {
             return false;

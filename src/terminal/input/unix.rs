@@ -111,7 +111,8 @@ fn read_until_gone(closed: &PipeReader, events: &mpsc::Sender<Input>) {
         }
         let more = ready > 0 && decoded.last().is_some_and(is_text);
         gathered.extend(decoded);
-        if more && gathered.len() < Decoder::MAX_PASTE {
+        // Each key is at least one byte.
+        if more && gathered.len() < Decoder::MAX_PASTE_BYTES {
             continue;
         }
         let rest = burst.is_some_and(|at| at.elapsed() < BURST_TIMEOUT);

@@ -12,7 +12,7 @@ use deck::{Order, ResourceUpdates, ServerCommand, UpdatedResource};
 use protocol::{Direction, MessageKind, ServerTask, ServerTasks, TrafficRecord};
 
 /// Most subscriptions that are kept; beyond that the first by key are dropped.
-const MAX_WATCHED: usize = 1_000;
+const MAX_WATCHED_RESOURCES: usize = 1_000;
 
 /// Subscriptions and tasks, by server and URI or id.
 #[derive(Debug, Default)]
@@ -130,7 +130,7 @@ impl Watched {
     fn subscribe(&mut self, at: (ServerName, String), since: Timestamp) {
         let fresh = WatchedSubscription { since, updated: None, updates: 0 };
         self.subscriptions.entry(at).or_insert(fresh);
-        self.subscriptions.len().gt(&MAX_WATCHED).then(|| self.subscriptions.pop_first());
+        self.subscriptions.len().gt(&MAX_WATCHED_RESOURCES).then(|| self.subscriptions.pop_first());
     }
 }
 

@@ -368,8 +368,8 @@ fn findings(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
 
 // The order in which servers start, as a tree with their states.
 
-const MAX_DEPTH: usize = 12;
-const MAX_LINES: usize = 60;
+const MAX_GRAPH_LEVELS: usize = 12;
+const MAX_GRAPH_LINES: usize = 60;
 
 /// Appends the order, drawn by [`draw_graph`], to another text.
 pub fn draw_graph_in(graph: &Doc, doc: &mut Doc) {
@@ -394,7 +394,7 @@ pub fn draw_graph(ui: Ui<'_>, doc: &mut Doc) {
     }
     doc.gap();
     doc.heading("start order");
-    let end = doc.len() + MAX_LINES;
+    let end = doc.len() + MAX_GRAPH_LINES;
     for server in servers.values().filter(|server| server.dependencies.is_empty()) {
         if dependents(ui.model, &server.name).next().is_some() {
             doc.line(node(ui, &server.name, ink!("  ")));
@@ -409,7 +409,7 @@ fn dependents<'a>(model: &'a Model, name: &'a ServerName) -> impl Iterator<Item 
 
 fn branch(ui: Ui<'_>, name: &ServerName, trunk: &mut Vec<bool>, doc: &mut Doc, end: usize) {
     let (model, glyphs) = (ui.model, ui.glyphs);
-    if trunk.len() >= MAX_DEPTH || doc.len() >= end {
+    if trunk.len() >= MAX_GRAPH_LEVELS || doc.len() >= end {
         return;
     }
     let children: Vec<&ServerName> = dependents(model, name).collect();

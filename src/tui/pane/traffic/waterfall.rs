@@ -22,7 +22,7 @@ const LEAST: [Duration; 5] = [
     Duration::from_secs(10),
 ];
 /// The axis is magnified by two at most so many times.
-const MAX_ZOOM: u32 = 20;
+const MAX_ZOOM_STEPS: u32 = 20;
 /// Cells of the duration at the right.
 const DURATION_COLUMNS: u16 = 9;
 
@@ -122,7 +122,7 @@ impl Waterfall {
             Action::Fold => self.fold(ui.model, None),
             Action::Left => self.fold(ui.model, Some(true)),
             Action::Right => self.fold(ui.model, Some(false)),
-            Action::ZoomIn => self.zoom = (self.zoom + 1).min(MAX_ZOOM),
+            Action::ZoomIn => self.zoom = (self.zoom + 1).min(MAX_ZOOM_STEPS),
             Action::ZoomOut => self.zoom = self.zoom.saturating_sub(1),
             Action::Longer => {
                 self.least = (self.least + 1) % LEAST.len();
@@ -172,7 +172,7 @@ impl Waterfall {
             && lines(area)[1].contains(at)
         {
             let step = i32::from(delta < 0) - i32::from(delta > 0);
-            self.zoom = self.zoom.saturating_add_signed(step).min(MAX_ZOOM);
+            self.zoom = self.zoom.saturating_add_signed(step).min(MAX_ZOOM_STEPS);
             return false;
         }
         let clicked = self.list.mouse(gesture, &self.rows[..], lines(area)[2]);
@@ -325,7 +325,7 @@ fn stretched(busy: &[(u64, u64)], now: u64) -> Vec<Stretch> {
             _ => pieces.push((from, to)),
         }
     }
-    let least = IDLE_TIMEOUT.max((last - first) / 10);
+    let least = MIN_IDLE_MICROS.max((last - first) / 10);
     let idle = |from: u64, to: u64| to - from > least;
     let gaps = pieces.windows(2).map(|pair| (pair[0].1, pair[1].0));
     let folded: Vec<(u64, u64)> = gaps.filter(|(from, to)| idle(*from, *to)).collect();
@@ -398,7 +398,7 @@ fn is_of_person((from, to): &(Timestamp, Timestamp)) -> bool {
 }
 
 /// Idle time longer than this, and than a tenth of all, is folded.
-const IDLE_TIMEOUT: u64 = 2_000_000;
+const MIN_IDLE_MICROS: u64 = 2_000_000;
 /// What a folded stretch is drawn as, in shares of the time in which something happened.
 const FOLDED_SHARE: u64 = 20;
 
