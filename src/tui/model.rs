@@ -317,15 +317,18 @@ impl Model {
         let seconds = self.now.since(at).as_secs();
         let (unit, word) = unit_of(seconds);
         self.wake_at(at.plus(Duration::from_secs((seconds / unit + 1) * unit)));
-        if seconds < 60 { ink!("now") } else { ink!("{}{}", seconds / unit, word) }
+        if self.is_now(at) { ink!("now") } else { ink!("{}{}", seconds / unit, word) }
+    }
+
+    /// Whether something is finished for less than a minute.
+    const fn is_now(&self, at: Timestamp) -> bool {
+        self.now.since(at).as_secs() < 60
     }
 
     /// Rough age as a phrase: `just now`, `4m ago`.
     pub fn when(&self, at: Timestamp) -> Ink {
-        match self.ago(at) {
-            now if now.as_str() == "now" => ink!("just now"),
-            ago => ink!("{} ago", ago),
-        }
+        let ago = self.ago(at);
+        if self.is_now(at) { ink!("just now") } else { ink!("{} ago", ago) }
     }
 
     /// Messages of a server in the newest `n` slots of [`Activity`]; redraws while any is shown.

@@ -355,7 +355,7 @@ impl CallRun {
         match &self.state {
             RunState::Running { .. } => None,
             RunState::Answered { outcome, .. } => {
-                let word = if outcome.is_error { "tool error" } else { "ok" };
+                let word = if outcome.is_error { TOOL_ERROR_WORD } else { OK_WORD };
                 Some((word.to_owned(), outcome.duration.as_millis() as u64))
             }
             RunState::Failed(error) => {
@@ -365,6 +365,10 @@ impl CallRun {
         }
     }
 }
+
+/// How the history names a call that was answered, and one whose answer is an error of the tool.
+pub const OK_WORD: &str = "ok";
+pub const TOOL_ERROR_WORD: &str = "tool error";
 
 /// Why a call failed: what is known of it.
 #[derive(Clone, Debug)]

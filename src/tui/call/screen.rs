@@ -4,7 +4,7 @@ use crossterm::event::KeyEvent;
 
 use super::export::{Export, ExportOrigin, WrittenCall, page};
 use super::follow::Updates;
-use super::run::{CallRun, RunState, WhyCall};
+use super::run::{CallRun, OK_WORD, RunState, TOOL_ERROR_WORD, WhyCall};
 use super::subject::{CallSubject, METHODS, SubjectKind};
 use crate::effect::{AppRequest, CallRequest, CallTarget, Effect, Existing, Order, ServerCommand};
 use crate::form::draw::Styles;
@@ -756,8 +756,8 @@ impl CallScreen {
     /// A past call of this subject as a step; `None` if it did not end with an answer.
     pub fn past_step(&self, past: &HistoryEntry) -> Option<NewStep> {
         let (word, _) = past.outcome.as_ref()?;
-        let is_error = word == "tool error";
-        if self.subject.kind == SubjectKind::Request || !(is_error || word == "ok") {
+        let is_error = word == TOOL_ERROR_WORD;
+        if self.subject.kind == SubjectKind::Request || !(is_error || word == OK_WORD) {
             return None;
         }
         let call = self.to_saved(past.arguments.clone());

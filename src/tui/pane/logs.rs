@@ -205,6 +205,10 @@ impl LogsPane {
                 text_role,
                 &mut pen,
             );
+            let is_cut = n + 1 == MAX_RECORD_LINES && offset + part.len() < record.text.len();
+            if self.wrap && is_cut {
+                pen.put(cx.glyphs.ellipsis, cx.style(Role::Faint));
+            }
             if selected {
                 pen.row_style(cx.selection(true));
             }
