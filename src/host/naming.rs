@@ -246,10 +246,13 @@ pub struct Visible {
 }
 
 impl Visible {
-    /// Compiles a filter. An invalid glob matches nothing; the configuration reports it.
-    pub fn new(filter: &ToolFilter) -> Self {
-        let allow = (!filter.allow.is_empty()).then(|| globs(&filter.allow));
-        Self { allow, deny: globs(&filter.deny) }
+    /// Compiles a filter.
+    ///
+    /// # Errors
+    /// When one of its patterns is not a glob of names: then nobody knows what it was to hide.
+    pub fn new(filter: &ToolFilter) -> Result<Self, globset::Error> {
+        let allow = (!filter.allow.is_empty()).then(|| globs(&filter.allow)).transpose()?;
+        Ok(Self { allow, deny: globs(&filter.deny)? })
     }
 
     /// Whether a tool is visible.
@@ -259,9 +262,9 @@ impl Visible {
     }
 }
 
-/// Whether any of these globs matches a name.
-pub fn is_any(patterns: &[String], name: &str) -> bool {
-    !patterns.is_empty() && globs(patterns).is_match(&*literal(name))
+/// Whether any of these globs matches a name; when one cannot be read, it may be meant by it.
+pub fn may_match(patterns: &[String], name: &str) -> bool {
+    globs(patterns).map_or(true, |globs| globs.is_match(&*literal(name)))
 }
 
 /// On Windows globs treat a backslash as a slash, which must stay distinct in tool names, so it is
@@ -274,13 +277,13 @@ fn literal(text: &str) -> Cow<'_, str> {
     }
 }
 
-fn globs(patterns: &[String]) -> GlobSet {
-    let globs = patterns.iter().filter_map(|pattern| {
+fn globs(patterns: &[String]) -> Result<GlobSet, globset::Error> {
+    let globs = patterns.iter().map(|pattern| {
         // Tool names are not paths: `*` crosses `/`, and a backslash is a literal character.
         let pattern = literal(pattern);
-        GlobBuilder::new(&pattern).literal_separator(false).backslash_escape(false).build().ok()
+        GlobBuilder::new(&pattern).literal_separator(false).backslash_escape(false).build()
     });
-    GlobSet::new(globs).unwrap_or_default()
+    GlobSet::new(globs.collect::<Result<Vec<_>, _>>()?)
 }
 
 #[cfg(test)]
@@ -449,7 +452,8 @@ mod filter_tests {
 
     fn shows(allow: &[&str], deny: &[&str], name: &str) -> bool {
         let own = |list: &[&str]| list.iter().map(ToString::to_string).collect();
-        Visible::new(&ToolFilter { allow: own(allow), deny: own(deny) }).shows(name)
+        let filter = ToolFilter { allow: own(allow), deny: own(deny) };
+        Visible::new(&filter).is_ok_and(|visible| visible.shows(name))
     }
 
     #[test]
@@ -462,8 +466,14 @@ mod filter_tests {
     }
 
     #[test]
-    fn an_allow_list_of_nothing_but_nonsense_shows_nothing() {
-        assert!(!shows(&["[broken"], &[], "x"));
+    fn a_filter_with_a_pattern_that_cannot_be_read_shows_nothing() {
+        for broken in ["[broken", r"drop\{all", "{a"] {
+            assert!(!shows(&[broken], &[], "x"), "{broken}");
+            assert!(!shows(&[], &[broken], "x"), "{broken}");
+            assert!(!shows(&["x"], &["y", broken], "x"), "{broken}");
+            assert!(may_match(&[broken.to_owned()], "x"), "{broken}");
+        }
+        assert!(!may_match(&[], "x"));
     }
 
     use proptest::prelude::*;

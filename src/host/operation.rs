@@ -18,7 +18,7 @@ use super::backoff::retry_delay;
 use super::cache::{CacheKey, CachePut, CachedAnswer, resource_params};
 use super::call::{AnswerSource, CallOptions, CallOutcome, CallView, Caller, Origin};
 use super::metrics::Ending;
-use super::naming::{canonical_name, is_any};
+use super::naming::{canonical_name, may_match};
 use super::policy::{
     Admission, AuditEvent, AuditKind, AuditSink, Decision, Digest, Permit, PolicyAction,
     PolicyEffect, PolicyTarget, QuotaHold, Reason, ServiceChanges, TargetKind, hash_of_result,
@@ -236,7 +236,7 @@ impl Operation {
         /// Nobody knows how long the other calls take.
         const TURN_RETRY_INTERVAL: Duration = Duration::from_secs(1);
         let key = Arc::clone(&flight.key);
-        let is_asker = is_any(&live.config.approvals.askers, &self.target);
+        let is_asker = may_match(&live.config.approvals.askers, &self.target);
         let what = CalledTarget { key, is_asker };
         let turn = self.slot.turns.take(self.id, &what, flight.pending());
         let turn = tokio::time::timeout_at(self.deadline, turn);

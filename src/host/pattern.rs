@@ -57,11 +57,6 @@ impl NamePatterns {
         Self::new([&Glob::new(pattern)?])
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.begins.is_empty()
-    }
-
     /// The patterns that match a tool or prompt of a server, by index, in ascending order.
     pub fn matches(&self, server: &str, name: &str, reading: Reading<'_>) -> Vec<usize> {
         let mut found = Vec::new();

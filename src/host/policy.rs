@@ -16,6 +16,7 @@ mod principal;
 mod quotas;
 mod rules;
 mod sign_in;
+mod trifecta;
 
 pub use audit::{AuditConfig, AuditEvent, AuditKind, AuditSink};
 pub(crate) use audit::{hash_of_result, hash_of_value, is_refusal, not_audited};
@@ -42,8 +43,9 @@ pub use quotas::{
 };
 pub use rules::{
     HookConfig, LimitsConfig, PolicyConfig, ProfileConfig, RuleConfig, RuleMatch, Rules,
-    ToolExposure, TrifectaConfig, Unmatched,
+    ToolExposure, Unmatched,
 };
 pub use sign_in::{
     IntrospectionConfig, ProfileMatch, SignInConfig, SignatureAlgorithm, is_safe_address,
 };
+pub use trifecta::TrifectaConfig;

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use globset::Glob;
 use serde::{Deserialize, Serialize};
 
 use super::grants::{GrantWord, Grants};
@@ -11,9 +10,8 @@ use super::pins::{HeldReason, Pins};
 use super::principal::{
     AccessScope, DEFAULT_PROFILE, PolicyAction, PolicyTarget, Principal, TargetKind,
 };
-use super::rules::{self, FirstRules, Rules, TrifectaConfig};
+use super::rules::{self, FirstRules, Rules};
 use crate::call::Origin;
-use crate::pattern::{NamePatterns, Reading};
 use base::Timestamp;
 use config::error::{Denial, Error, ErrorCode};
 
@@ -344,90 +342,8 @@ pub(crate) fn absent(asked: &str, kind: TargetKind) -> Error {
     Error::new(ErrorCode::ToolNotFound, message)
 }
 
-// The trifecta: private data, untrusted content and a way to send data outside, within one run.
-// Classifies tools and resources. Pure.
-
-/// The kinds of data a run has read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taint {
-    private: bool,
-    untrusted: bool,
-}
-
-impl Taint {
-    pub(super) const fn and(self, other: Self) -> Self {
-        Self {
-            private: self.private || other.private,
-            untrusted: self.untrusted || other.untrusted,
-        }
-    }
-
-    pub(super) const fn is_both(self) -> bool {
-        self.private && self.untrusted
-    }
-}
-
-/// The compiled trifecta rule. With an empty list, the hints of the tools decide.
-#[derive(Debug, Default)]
-pub(crate) struct Trifecta {
-    enabled: bool,
-    private: NamePatterns,
-    untrusted: NamePatterns,
-    outbound: NamePatterns,
-}
-
-impl Trifecta {
-    pub(super) fn compile(config: &TrifectaConfig) -> Self {
-        let set = |globs: &[String]| {
-            let globs: Vec<Glob> = globs.iter().filter_map(|glob| Glob::new(glob).ok()).collect();
-            NamePatterns::new(&globs).unwrap_or_default()
-        };
-        Self {
-            enabled: config.enabled,
-            private: set(&config.private),
-            untrusted: set(&config.untrusted),
-            outbound: set(&config.outbound),
-        }
-    }
-
-    /// The kinds of data that a run gets by reading the target.
-    pub(super) fn taint(&self, target: &PolicyTarget<'_>) -> Taint {
-        let name = full_name(target);
-        let (closed, open) = match target.kind {
-            TargetKind::Tool => {
-                let open = target.hints.open_world.unwrap_or(true);
-                (!open && target.hints.read_only == Some(true), open)
-            }
-            TargetKind::Resource => (name.starts_with("file:"), !name.starts_with("file:")),
-            TargetKind::Prompt | TargetKind::Server => (false, false),
-        };
-        let says = |set: &NamePatterns, otherwise| {
-            if set.is_empty() { otherwise } else { is_listed(set, target, &name) }
-        };
-        Taint { private: says(&self.private, closed), untrusted: says(&self.untrusted, open) }
-    }
-
-    /// Whether the target sends data outside.
-    pub(super) fn sends(&self, target: &PolicyTarget<'_>) -> bool {
-        let says = target.hints.open_world.unwrap_or(true) && target.hints.read_only != Some(true);
-        let listed = || is_listed(&self.outbound, target, &full_name(target));
-        self.enabled
-            && target.kind == TargetKind::Tool
-            && if self.outbound.is_empty() { says } else { listed() }
-    }
-}
-
-fn is_listed(patterns: &NamePatterns, target: &PolicyTarget<'_>, full: &str) -> bool {
-    match target.kind {
-        TargetKind::Tool | TargetKind::Prompt => {
-            patterns.is_match(target.server, target.name, Reading::Wide)
-        }
-        TargetKind::Resource | TargetKind::Server => patterns.is_match_text(full),
-    }
-}
-
 /// The name that rules match: `server.name`, the normalized URI, or the server.
-fn full_name<'a>(target: &PolicyTarget<'a>) -> Cow<'a, str> {
+pub(super) fn full_name<'a>(target: &PolicyTarget<'a>) -> Cow<'a, str> {
     match target.kind {
         TargetKind::Tool | TargetKind::Prompt => [target.server, ".", target.name].concat().into(),
         TargetKind::Resource => rules::normalised(target.name).into(),

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::audit::{AuditEvent, AuditSink};
-use super::decide::{Decision, Policy, PolicyEffect, Reason, Taint, Trifecta, absent};
+use super::decide::{Decision, Policy, PolicyEffect, Reason, absent, full_name};
 use super::grants::{GrantKind, NewGrant};
 use super::hook::PolicyHook;
 use super::limits::Limiter;
@@ -24,6 +24,7 @@ use super::principal::{
 };
 use super::quotas::QuotaCounter;
 use super::rules::{PolicyConfig, ProfileConfig};
+use super::trifecta::Taint;
 use crate::approvals::ConsentReach;
 use crate::call::{CallOptions, Origin};
 use crate::naming::{resolve_name, split_first};
@@ -42,7 +43,6 @@ pub struct InForce {
     pub config: PolicyConfig,
     /// The inputs of decisions.
     pub policy: Policy,
-    pub(crate) trifecta: Trifecta,
     pub(crate) service: Option<PolicyHook>,
 }
 
@@ -215,8 +215,7 @@ impl CheckPoint {
             (Some(service), Some(hook)) if service.config == *hook => Some(service.clone()),
             (_, hook) => hook.clone().map(PolicyHook::new),
         };
-        let trifecta = Trifecta::compile(&config.trifecta);
-        self.in_force.send_replace(Arc::new(InForce { config, policy, trifecta, service }));
+        self.in_force.send_replace(Arc::new(InForce { config, policy, service }));
     }
 
     /// Whether this caller is exempt from the policy.
@@ -498,7 +497,7 @@ impl CheckPoint {
         let all = taint.is_some_and(Taint::is_both);
         if admission.decision.effect == PolicyEffect::Allow
             && all
-            && in_force.trifecta.sends(target)
+            && in_force.policy.rules.trifecta.sends(target)
         {
             return Decision::new(PolicyEffect::Ask, Reason::Trifecta, None);
         }
@@ -512,7 +511,8 @@ impl CheckPoint {
         run: Option<&Arc<str>>,
         target: &PolicyTarget<'_>,
     ) {
-        let taint = self.in_force().trifecta.taint(target);
+        let trifecta = &self.in_force().policy.rules.trifecta;
+        let taint = trifecta.taint(target, &full_name(target));
         let now = Instant::now();
         let key = key(principal, run);
         let mut runs = self.runs.lock();

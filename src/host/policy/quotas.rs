@@ -175,15 +175,12 @@ impl QuotaConfig {
                         `resultTokensPerDay`"
                 .to_owned());
         }
-        let globs = |list: &Option<GlobList>| {
-            let globs = list.as_ref().map(|list| list.iter().map(Glob::new).collect());
-            globs.transpose().map_err(|error: globset::Error| error.to_string())
-        };
+        let globs = |list: &Option<GlobList>| list.as_ref().map(GlobList::parse).transpose();
         let set = |list: &Option<GlobList>| {
             let globs: Option<Vec<Glob>> = globs(list)?;
             globs.map(GlobSet::new).transpose().map_err(|error| error.to_string())
         };
-        let tools = globs(&self.tools)?.map(|globs: Vec<Glob>| NamePatterns::new(globs.iter()));
+        let tools = globs(&self.tools)?.map(|globs| NamePatterns::new(globs.iter()));
         Ok(Quota {
             label: self.label().into(),
             clients: set(&self.clients)?,

@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::audit::AuditConfig;
-use super::globs::GlobList;
+use super::globs::{BLANK_PATTERN, EMPTY_LIST, GlobList};
 use super::overlay::OverlayConfig;
 use super::principal::{PolicyTarget, TargetKind};
 use super::quotas::{QuotaConfig, Quotas};
 use super::sign_in::{ProfileMatch, SignInConfig};
+use super::trifecta::{Trifecta, TrifectaConfig};
 use crate::naming::exposed_name;
 use crate::pattern::{NamePatterns, OfferedNames, Reading, meant_by, meets};
 use base::ServerName;
@@ -32,6 +33,7 @@ pub struct Rules {
     pub(super) all: Layer,
     pub(super) profiles: HashMap<Box<str>, Layer>,
     quotas: Quotas,
+    pub(super) trifecta: Trifecta,
     /// The configured servers, to read patterns that begin with the name of one.
     servers: RwLock<Arc<[ServerName]>>,
 }
@@ -197,7 +199,9 @@ impl Rules {
         problems.extend(wrong_durations(config));
         let applies_to_person = config.applies_to_person;
         let quotas = Quotas::compile(&config.quotas, &mut problems);
-        let rules = Self { applies_to_person, all, profiles, quotas, servers: RwLock::default() };
+        let trifecta = Trifecta::compile(&config.trifecta, &mut problems);
+        let servers = RwLock::default();
+        let rules = Self { applies_to_person, all, profiles, quotas, trifecta, servers };
         if problems.is_empty() { Ok(rules) } else { Err(problems) }
     }
 
@@ -265,6 +269,9 @@ impl Rules {
                     };
                 }
             }
+        }
+        for (rule, glob) in self.trifecta.outbound() {
+            matched.insert(rule, (meets(glob, &tools), glob));
         }
         let unmatched = matched.into_iter().filter(|(_, (found, _))| !found);
         let unmatched = unmatched.map(|(rule, (_, glob))| {
@@ -476,15 +483,11 @@ fn expand(place: &str, rule: &RuleMatch, out: &mut [Vec<RuleGlob>; 4]) -> Result
         .iter()
         .any(|names| names.iter().flatten().any(|pattern| pattern.trim().is_empty()));
     if has_blank {
-        return Err(
-            "a pattern is blank, which matches nothing; name what is meant, or remove it".into()
-        );
+        return Err(BLANK_PATTERN.to_owned());
     }
     let is_empty = |names: &Option<Vec<String>>| names.as_ref().is_some_and(Vec::is_empty);
     if [&servers, &tools, &prompts, &resources].into_iter().any(is_empty) {
-        return Err(
-            "a list is empty, which matches nothing; name what is meant, or remove it".into()
-        );
+        return Err(EMPTY_LIST.to_owned());
     }
     let hints = ToolHints {
         read_only: rule.read_only,
@@ -779,31 +782,6 @@ pub struct LimitsConfig {
     pub argument_bytes: Option<usize>,
 }
 
-/// The rule for a run that has read private data and untrusted content and calls a tool that sends
-/// data outside: that call requires the user's consent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-#[non_exhaustive]
-pub struct TrifectaConfig {
-    /// Whether the rule is enabled.
-    pub enabled: bool,
-    /// Tools and resources whose results are private. When empty: read-only tools that do not reach
-    /// the outside world, and all `file:` resources.
-    pub private: Vec<String>,
-    /// Tools and resources whose results are untrusted. When empty: tools that reach the outside
-    /// world, and all resources except `file:`.
-    pub untrusted: Vec<String>,
-    /// Tools that send data outside. When empty: tools that reach the outside world and are not
-    /// read-only.
-    pub outbound: Vec<String>,
-}
-
-impl Default for TrifectaConfig {
-    fn default() -> Self {
-        Self { enabled: true, private: vec![], untrusted: vec![], outbound: vec![] }
-    }
-}
-
 /// A policy service, asked by `POST`: `{"operation": "tool_exec", "tool": "server.tool", "origin",
 /// "profile"}`, for a read `resource_read` with `resource`, for a prompt `prompt_get` with `prompt`.
 /// It answers `{"passed": true}`, or false with a `reason`.
@@ -981,6 +959,8 @@ fn without_dots(path: &str, is_file: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -1043,6 +1023,62 @@ mod tests {
         }
         assert_eq!(verdict("mem://ok"), (false, true));
         assert_eq!(verdict("mcpdeck://a/mem://ok"), (false, false), "what permits is exact");
+    }
+
+    fn written(policy: Value) -> PolicyConfig {
+        serde_json::from_value(policy).expect("a policy")
+    }
+
+    #[test]
+    fn a_pattern_of_any_list_that_can_match_nothing_closes_the_policy_at_its_place() {
+        let wrong = |pattern: &str| {
+            let list = json!([pattern]);
+            let after = json!(["s.fine", pattern]);
+            [
+                (json!({"allow": [pattern]}), "policy/allow/0: "),
+                (json!({"profiles": {"p": {"deny": [pattern]}}}), "policy/profiles/p/deny/0: "),
+                (json!({"trifecta": {"outbound": list}}), "policy/trifecta/outbound/0: "),
+                (json!({"trifecta": {"outbound": after}}), "policy/trifecta/outbound/1: "),
+                (json!({"trifecta": {"private": list}}), "policy/trifecta/private/0: "),
+                (json!({"trifecta": {"untrusted": list}}), "policy/trifecta/untrusted/0: "),
+                (json!({"quotas": [{"tools": list, "callsPerDay": 1}]}), "policy/quotas/0: "),
+                (json!({"quotas": [{"clients": after, "callsPerDay": 1}]}), "policy/quotas/0: "),
+                (
+                    json!({"profiles": {"p": {"match": {"group": list}}}}),
+                    "policy/profiles/p/match: ",
+                ),
+            ]
+        };
+        for (policy, place) in ["slack.[", "{a", " ", ""].iter().flat_map(|it| wrong(it)) {
+            let problems = Rules::compile(&written(policy.clone())).expect_err("a wrong pattern");
+            assert!(problems.iter().any(|it| it.starts_with(place)), "{policy}: {problems:?}");
+        }
+        for policy in [
+            json!({"deny": [{"tools": []}]}),
+            json!({"quotas": [{"profiles": [], "callsPerDay": 1}]}),
+            json!({"quotas": [{"tools": [], "callsPerDay": 1}]}),
+        ] {
+            let problems = Rules::compile(&written(policy.clone())).expect_err("an empty list");
+            assert!(problems[0].ends_with(EMPTY_LIST), "{policy}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn what_sends_data_outside_is_what_is_listed_and_else_what_the_hints_say() {
+        let rules = |policy: Value| Rules::compile(&written(policy)).expect("whole");
+        let hints = ToolHints { open_world: Some(false), ..ToolHints::default() };
+        let inner = PolicyTarget { hints, ..PolicyTarget::tool("mail", "send") };
+        let outer = PolicyTarget::tool("web", "post");
+        let sends = |rules: &Rules| [&inner, &outer].map(|target| rules.trifecta.sends(target));
+        assert_eq!(sends(&Rules::default()), [false, true]);
+        assert_eq!(sends(&rules(json!({"trifecta": {"outbound": []}}))), [false, true]);
+        assert_eq!(sends(&rules(json!({"trifecta": {"outbound": ["mail.*"]}}))), [true, false]);
+        assert_eq!(sends(&rules(json!({"trifecta": {"enabled": false}}))), [false, false]);
+        let misspelt = rules(json!({"trifecta": {"outbound": ["mial.*"]}}));
+        let found = misspelt.unmatched([("mail", None)]);
+        let rules: Vec<&str> = found.iter().map(|it| &*it.rule).collect();
+        assert_eq!(rules, ["policy/trifecta/outbound/0 (mial.*)"]);
+        assert_eq!(found[0].meant.as_deref(), Some("mail.*"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use globset::{Glob, GlobSet};
+use globset::GlobSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -188,16 +188,14 @@ impl ProfileMatch {
             return vec!["it selects nobody: name `group`, `subject` or `claims`".to_owned()];
         }
         let lists = self.group.iter().chain(&self.subject).chain(self.claims.values());
-        let globs = lists.flat_map(GlobList::iter);
-        globs.filter_map(|glob| Glob::new(glob).err()).map(|error| error.to_string()).collect()
+        lists.filter_map(|list| list.parse().err()).collect()
     }
 
     /// Whether the claims of a caller match; `groups` names the claim with its groups.
     pub(super) fn fits(&self, claims: &Value, groups: &str) -> bool {
         let fits = |list: &GlobList, claim: &str| {
-            let set = list.iter().map(Glob::new).collect::<Result<Vec<_>, _>>();
-            let set = set.and_then(GlobSet::new);
-            set.is_ok_and(|set| texts_of(claims, claim).iter().any(|text| set.is_match(&**text)))
+            let set = list.parse().ok().and_then(|globs| GlobSet::new(globs).ok());
+            set.is_some_and(|set| texts_of(claims, claim).iter().any(|text| set.is_match(&**text)))
         };
         *self != Self::default()
             && self.group.as_ref().is_none_or(|list| fits(list, groups))

@@ -219,10 +219,17 @@ fn fetch(
 
 /// Removes the tools hidden by the filter and returns their names.
 fn hide(capabilities: &mut Capabilities, filter: &ToolFilter) -> Arc<[Arc<str>]> {
-    let visible = crate::naming::Visible::new(filter);
-    let (shown, hidden): (Vec<_>, Vec<_>) = std::mem::take(&mut capabilities.tools)
-        .into_iter()
-        .partition(|tool| visible.shows(&tool.name));
+    let visible = crate::naming::Visible::new(filter)
+        .inspect_err(|error| {
+            tracing::error!(
+                target: "mcpdeck::server", action = "hide",
+                "no tool is shown, because the filter `tools` of the entry cannot be read: {error}"
+            );
+        })
+        .ok();
+    let shows = |name: &str| visible.as_ref().is_some_and(|visible| visible.shows(name));
+    let (shown, hidden): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut capabilities.tools).into_iter().partition(|tool| shows(&tool.name));
     capabilities.tools = shown;
     hidden.into_iter().map(|tool| Arc::clone(&tool.name)).collect()
 }
