@@ -14,7 +14,7 @@ use config::{RootConfig, clean_path};
 const MAX_WARNINGS: usize = 50;
 /// Length to which a string is inspected, in bytes: attacks are short, and documents are not shell
 /// arguments.
-const MAX_TEXT: usize = 64 << 10;
+const MAX_INSPECTED_BYTES: usize = 64 << 10;
 
 /// Inspects every string in `arguments`. Each warning has the JSON pointer and one of the keywords
 /// `shell`, `path` and `control`.
@@ -74,7 +74,7 @@ fn look_at(
     roots: &[PathBuf],
     warnings: &mut Vec<Violation>,
 ) {
-    let text = cut(text, MAX_TEXT);
+    let text = cut(text, MAX_INSPECTED_BYTES);
     let mut warn = |keyword: &str, message: String| {
         let pointer = place.pointer();
         warnings.push(Violation { pointer, message, keyword: keyword.to_owned() });

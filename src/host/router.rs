@@ -38,12 +38,12 @@ pub struct Routes {
 /// # Errors
 /// [`ErrorCode::Configuration`] with the known names, the most similar first.
 pub fn find_server<'a>(slots: &'a Slots, name: &ServerName) -> Result<&'a Arc<Slot>, Error> {
-    const MAX_SERVERS_NAMED: usize = 20;
+    const MAX_NAMED_SERVERS: usize = 20;
     slots.get(name).ok_or_else(|| {
         let score = |known: &&ServerName| likeness(name.as_str(), known.as_str());
         let mut known: Vec<&ServerName> = slots.keys().collect();
         known.sort_by(|a, b| score(b).total_cmp(&score(a)));
-        known.truncate(MAX_SERVERS_NAMED);
+        known.truncate(MAX_NAMED_SERVERS);
         Error::new(ErrorCode::Configuration, format!("no server `{name}`"))
             .help("`mcpdeck list` shows the servers")
             .candidates(known)
@@ -237,7 +237,7 @@ impl Routes {
 
     /// The error for a URI that no server lists, of those that list others.
     fn unlisted_uri<'a>(&self, uri: &str, others: impl Iterator<Item = &'a Arc<Slot>>) -> Error {
-        const MAX_READERS_NAMED: usize = 5;
+        const MAX_NAMED_READERS: usize = 5;
         let templates = self.templates.iter().map(|(template, _)| template);
         let known = self.resources.keys().chain(templates);
         let candidates = similar_uris(uri, known.map(|known| &**known));
@@ -245,8 +245,8 @@ impl Routes {
         let help = if readers.is_empty() {
             "no server that is up has resources: `mcpdeck list` shows what there is".to_owned()
         } else {
-            let more = readers.len().saturating_sub(MAX_READERS_NAMED);
-            readers.truncate(MAX_READERS_NAMED);
+            let more = readers.len().saturating_sub(MAX_NAMED_READERS);
+            readers.truncate(MAX_NAMED_READERS);
             let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(
                 "`mcpdeck list --only resources` shows those listed, `--only templates` their \

@@ -80,7 +80,7 @@ impl Loopback {
     /// Most connections served at the same time.
     const MAX_CONNECTIONS: usize = 16;
     /// Most answers to other sign-ins that the user is told of.
-    const MAX_STRAYS_TOLD: usize = 8;
+    const MAX_REPORTED_STRAYS: usize = 8;
     /// Range of new ports: below the ephemeral ports (from 32768 on Linux, 49152 elsewhere), so
     /// that no outgoing connection occupies it at the next sign-in.
     const PORTS: std::ops::Range<u16> = 20_000..32_768;
@@ -143,7 +143,7 @@ impl Loopback {
                 },
                 served = open.next(), if !open.is_empty() => match served {
                     Some(Arrival::Answer(url)) => return url,
-                    Some(Arrival::Stray(stray)) if strays < Self::MAX_STRAYS_TOLD => {
+                    Some(Arrival::Stray(stray)) if strays < Self::MAX_REPORTED_STRAYS => {
                         strays += 1;
                         strayed(&stray);
                     }

@@ -407,8 +407,10 @@ impl Oversized {
 }
 
 impl<R: AsyncRead + Unpin> LineSplitter<R> {
+    /// Bytes by which the buffer grows at first; doubled while reads fill it.
     const READ_STEP_BYTES: usize = 8 << 10;
-    const MAX_STEP: usize = 256 << 10;
+    /// Most bytes by which the buffer grows.
+    const MAX_STEP_BYTES: usize = 256 << 10;
     /// Most bytes of one read. While a large pipe is being drained its writer is blocked; reading
     /// in parts lets both work at the same time.
     const MAX_READ_BYTES: usize = 64 << 10;
@@ -477,7 +479,8 @@ impl<R: AsyncRead + Unpin> LineSplitter<R> {
         self.make_room();
         let read =
             self.reader.read_buf(&mut (&mut self.buffer).limit(Self::MAX_READ_BYTES)).await?;
-        self.step = if read >= self.step { (self.step * 2).min(Self::MAX_STEP) } else { self.step };
+        self.step =
+            if read >= self.step { (self.step * 2).min(Self::MAX_STEP_BYTES) } else { self.step };
         Ok(read)
     }
 
@@ -495,7 +498,7 @@ impl<R: AsyncRead + Unpin> LineSplitter<R> {
             self.start = 0;
         }
         self.small = if self.buffer.len() < Self::READ_STEP_BYTES { self.small + 1 } else { 0 };
-        if self.small > Self::MAX_SMALL_READS && self.buffer.capacity() > Self::MAX_STEP {
+        if self.small > Self::MAX_SMALL_READS && self.buffer.capacity() > Self::MAX_STEP_BYTES {
             self.buffer.shrink_to(Self::READ_STEP_BYTES);
             self.step = Self::READ_STEP_BYTES;
             self.small = 0;
