@@ -121,7 +121,17 @@ pub enum Validation {
 /// Options of one call. Defaults come from the server's configuration.
 ///
 /// Begin with [`CallOptions::default`] and add what differs, with the methods below or with struct
-/// update syntax (`..CallOptions::default()`): options are added in later versions.
+/// update syntax: options are added in later versions.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcpdeck_host::CallOptions;
+///
+/// let options = CallOptions::default().with_timeout(Duration::from_secs(5)).forced();
+/// let fresh = CallOptions { bypass_cache: true, ..options };
+/// assert_eq!(fresh.timeout, Some(Duration::from_secs(5)));
+/// ```
 #[derive(Clone, Debug)]
 pub struct CallOptions {
     /// Overrides the server's `timeout`. Progress extends the deadline; waiting for the user
@@ -216,24 +226,6 @@ impl CallOptions {
         Self { progress: Some(progress), ..self }
     }
 
-    /// With this `retry` in place of the server's.
-    #[must_use]
-    pub fn with_retry(self, retry: RetryConfig) -> Self {
-        Self { retry: Some(retry), ..self }
-    }
-
-    /// Never answered from the cache.
-    #[must_use]
-    pub fn without_cache(self) -> Self {
-        Self { bypass_cache: true, ..self }
-    }
-
-    /// As a call of this origin.
-    #[must_use]
-    pub fn with_origin(self, origin: Origin) -> Self {
-        Self { origin, ..self }
-    }
-
     /// Under a profile of the policy.
     #[must_use]
     pub fn with_profile(self, profile: impl Into<Arc<str>>) -> Self {
@@ -246,12 +238,6 @@ impl CallOptions {
         Self { session: Some(session.into()), ..self }
     }
 
-    /// Counted in this run: its calls share a budget.
-    #[must_use]
-    pub fn with_run(self, run: impl Into<Arc<str>>) -> Self {
-        Self { run: Some(run.into()), ..self }
-    }
-
     /// Sent although the arguments do not match the schema ([`Validation::Force`]).
     #[must_use]
     pub fn forced(self) -> Self {
@@ -262,13 +248,6 @@ impl CallOptions {
     #[must_use]
     pub fn with_server(self, server: ServerName) -> Self {
         Self { server: Some(server), ..self }
-    }
-
-    /// With what the caller puts into `_meta` for the server.
-    #[must_use]
-    pub fn with_meta(self, meta: serde_json::Map<String, serde_json::Value>) -> Self {
-        let meta = CallerMeta { members: meta, ..CallerMeta::default() };
-        Self { meta: Some(Arc::new(meta)), ..self }
     }
 
     /// The caller, for policy decisions.
