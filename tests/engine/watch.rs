@@ -339,7 +339,7 @@ async fn a_thousand_random_edits_always_converge_to_the_last_valid_file() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::print_stdout, reason = "the figures are what this is run for")]
-#[ignore = "a measurement: cargo test --test reload -- --ignored --nocapture"]
+#[ignore = "a measurement: cargo test --test engine watch::measure -- --ignored --nocapture"]
 async fn measure_the_time_from_save_to_delivery() {
     for (name, poll_only) in [("events", false), ("polling", true)] {
         let mut deck = Deck::new(WatchOptions { poll_only, ..WatchOptions::default() });

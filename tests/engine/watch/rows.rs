@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use mcpdeck::DeckEvent;
 use mcpdeck::config::{ConfigChange, Severity};
 use mcpdeck::deck::ConfigCommand;
@@ -228,14 +227,23 @@ async fn c8_an_unset_variable_on_reload_is_named_with_its_server_and_starts_noth
     running.end().await;
 }
 
-/// The plan that waits, told by the engine.
-async fn plan(running: &mut Running) -> Option<ConfigChange> {
+/// The next event of the deck that this takes.
+async fn event<T>(running: &mut Running, take: impl Fn(DeckEvent) -> Option<T>) -> T {
     loop {
         let event = tokio::time::timeout(DEADLINE, running.deck.next()).await.expect("in time");
-        if let Some(DeckEvent::Situation(situation)) = event {
-            return situation.plan.clone();
+        if let Some(taken) = take(event.expect("the deck runs")) {
+            return taken;
         }
     }
+}
+
+/// The plan that waits, once it is as wanted.
+async fn plan(running: &mut Running, wanted: impl Fn(&ConfigChange) -> bool) -> ConfigChange {
+    let waiting = |event| match event {
+        DeckEvent::Situation(situation) => situation.plan.clone().filter(&wanted),
+        _ => None,
+    };
+    event(running, waiting).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -250,9 +258,8 @@ async fn a_changed_file_waits_for_a_yes_when_it_says_so_and_newer_changes_join_t
     let mut running = Running::start(bench, &first).await;
     running.ready(&["a", "b"]).await;
     let pids = (running.pid("a"), running.pid("b"));
-    while running.deck.next().now_or_never().is_some() {}
     std::fs::write(&running.file, &second).expect("written");
-    let waiting = plan(&mut running).await.expect("a plan");
+    let waiting = plan(&mut running, |_| true).await;
     assert_eq!(waiting.added, ["c".into()]);
     assert_eq!(waiting.changed, [("a".into(), vec!["args".to_owned(), "env.EDIT".to_owned()])]);
     assert_eq!(waiting.kept, ["b".into()]);
@@ -260,11 +267,7 @@ async fn a_changed_file_waits_for_a_yes_when_it_says_so_and_newer_changes_join_t
     std::fs::write(&running.file, "{ \"servers\": ").expect("written");
     running.until("a broken file is told", |view| !view.rejected.is_empty()).await;
     std::fs::write(&running.file, &third).expect("written");
-    let waiting = loop {
-        if let Some(waiting) = plan(&mut running).await.filter(|plan| !plan.removed.is_empty()) {
-            break waiting;
-        }
-    };
+    let waiting = plan(&mut running, |plan| !plan.removed.is_empty()).await;
     assert_eq!(waiting.removed, ["b".into()]);
     assert_eq!((running.pid("a"), running.pid("b")), pids);
     running.ask(ConfigCommand::Apply);
@@ -298,14 +301,15 @@ async fn an_answer_to_an_input_confirms_no_change_of_the_file() {
     let pids = (running.pid("a"), running.pid("b"));
     // Changes nothing, and must not confirm the next change either.
     running.ask(answer("one"));
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    while running.deck.next().now_or_never().is_some() {}
+    // Commands are carried out in their order: with this one, the answer before it is.
+    running.ask(ConfigCommand::OpenEntry("a".into()));
+    event(&mut running, |event| matches!(event, DeckEvent::Entry(_)).then_some(())).await;
     std::fs::write(&running.file, &second).expect("written");
-    let waiting = plan(&mut running).await.expect("it waits");
+    let waiting = plan(&mut running, |_| true).await;
     assert_eq!(waiting.changed.len(), 1);
     running.ask(answer("two"));
-    let waiting = plan(&mut running).await.expect("it still waits");
-    assert_eq!(waiting.changed.len(), 2, "the answer joins it: {waiting:?}");
+    // The answer joins it.
+    plan(&mut running, |plan| plan.changed.len() == 2).await;
     assert_eq!((running.pid("a"), running.pid("b")), pids, "nothing is done yet");
     running.ask(ConfigCommand::Apply);
     running.until("both are new", |view| carries(view, "a", 1)).await;

@@ -177,7 +177,7 @@ async fn random_edits_converge_to_the_last_valid_file_and_unchanged_servers_neve
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement: cargo test --test reload measure -- --ignored --nocapture"]
+#[ignore = "a measurement: cargo test --test engine torture::measure -- --ignored --nocapture"]
 async fn measure_the_time_from_save_to_the_first_changed_server_being_started() {
     let bench = Bench::new();
     let template = template(&bench);
