@@ -12,9 +12,9 @@ use base::SafeText;
 use base::text::json::WrittenValue;
 use config::ContentLimits;
 use deck::{LockedServer, canonical_json};
-use host::{ServerState, ServerView, StepView};
+use host::{ServerState, ServerView, StartFailure, StepView};
 use process::ExitView;
-use protocol::{Era, Finding, FindingKind, ListKind, RejectedEntry};
+use protocol::{Era, Finding, FindingKind, ListKind, PartialList, RejectedEntry};
 use schema::SchemaDocument;
 
 /// One server as the rules see it.
@@ -33,6 +33,8 @@ pub struct CheckSubject {
     pub reason: Option<String>,
     /// What to do about it, when that is known.
     pub help: Option<String>,
+    /// Why its last start failed, as data, while that is why it is down.
+    pub failure: Option<StartFailure>,
     /// The steps of its start.
     pub steps: Vec<StepView>,
     /// Negotiated version.
@@ -60,7 +62,7 @@ pub struct CheckSubject {
     /// Entries that did not decode.
     pub rejected: Vec<RejectedEntry>,
     /// Incomplete lists, and why.
-    pub partial: Vec<(ListKind, String)>,
+    pub partial: Vec<(ListKind, PartialList)>,
     /// Entries that changed during the check: the place and the fields of each.
     pub changed: Vec<(String, String)>,
     /// Its protocol violations.
@@ -130,13 +132,9 @@ impl<'a> ListedEntry<'a> {
     }
 }
 
-/// `text` on one line, safe, and cut to `most` characters.
+/// `text` on one line, safe, and cut to `most` characters as they are shown.
 pub fn brief(text: &str, most: usize) -> String {
-    let mut cut: String = text.chars().take(most).collect();
-    if cut.len() < text.len() {
-        cut.push('…');
-    }
-    SafeText::line(&cut).as_str().to_owned()
+    SafeText::cut(text, most).to_string()
 }
 
 /// Two texts that differ, each as [`brief`]; where they begin alike for long, from shortly before they
@@ -207,6 +205,7 @@ impl CheckSubject {
             state: view.state,
             reason: view.reason.as_ref().map(ToString::to_string),
             help: view.help.as_ref().map(ToString::to_string),
+            failure: view.failure.clone(),
             steps: view.steps.clone(),
             protocol_version: session.map(|s| s.protocol_version.to_string()),
             era: session.map(|s| s.era),
@@ -218,7 +217,7 @@ impl CheckSubject {
             resources: lists.resources.iter().map(|r| Arc::clone(&r.raw)).collect(),
             templates: lists.templates.iter().map(|t| Arc::clone(&t.raw)).collect(),
             rejected: lists.rejected.clone(),
-            partial: lists.partial.iter().map(|(k, why)| (*k, why.to_string())).collect(),
+            partial: lists.partial.clone(),
             changed: changed(view),
             protocol: view.findings.iter().cloned().collect(),
             protocol_counts: view.finding_counts.clone(),
@@ -235,4 +234,23 @@ fn changed(view: &ServerView) -> Vec<(String, String)> {
         (format!("{}/{}", list.key(), brief(name, 80)), brief(&fields.join(", "), 160))
     });
     described.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_brief_text_is_no_longer_than_asked_whatever_it_hides() {
+        let family = "\u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467}";
+        for text in ["plain words, and more of them", "\u{202e}\u{202e}x\u{1b}y\u{7}", family] {
+            for most in 1..40 {
+                let shown = brief(text, most);
+                assert!(shown.chars().count() <= most, "{most}: {shown}");
+                assert!(!shown.trim_end_matches('…').ends_with('\u{200d}'), "{most}: {shown}");
+                assert_eq!(brief(&shown, most), shown, "{most}");
+            }
+        }
+        assert_eq!(brief("as it is", 8), "as it is");
+    }
 }

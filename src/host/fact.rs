@@ -11,6 +11,7 @@ use strum::IntoStaticStr;
 use super::approvals::{ApprovalRequest, RuleKind, SessionRule, Settlement};
 use super::breaker::BreakerView;
 use super::dev::view::DevView;
+use super::failure::StartFailure;
 use super::view::{AccountView, ServerState, StartStep, StepStatus};
 use base::ring::Weighed;
 use base::{LogLevel, Ring, SafeText, ServerName, Timestamp};
@@ -87,6 +88,11 @@ pub enum Fact {
     Advised {
         /// A sentence for the user.
         help: SafeText,
+    },
+    /// A start failed; the state of the server follows.
+    StartFailed {
+        /// Why.
+        failure: StartFailure,
     },
     /// A step of a start began or ended.
     StepChanged {

@@ -11,6 +11,7 @@ mod call;
 mod collisions;
 mod dev;
 mod fact;
+mod failure;
 mod guard;
 mod handle;
 mod metrics;
@@ -38,6 +39,7 @@ pub use call::{
 };
 pub use dev::{BuildEnd, BuildView, DevView};
 pub use fact::{Fact, Record};
+pub use failure::{AddressAdvice, StartCause, StartFailure};
 pub use handle::{Host, HostBuilder, Reloading, ShutdownReport, Startup};
 pub use metrics::{Ending, LatencyView, Metrics, MetricsView, ServerMetrics};
 pub use naming::{

@@ -15,6 +15,7 @@ use strum::IntoStaticStr;
 use super::approvals::{ApprovalRequest, RuleKind, SessionRule};
 use super::breaker::BreakerView;
 use super::dev::view::DevView;
+use super::failure::StartFailure;
 use super::{Fact, Record};
 use base::{SafeText, ServerName, Timestamp};
 use config::{ConfigChange, ContentLimits, Diagnostic, RootConfig, TransportKind};
@@ -81,7 +82,7 @@ impl ServerState {
     pub fn because(self, reason: Option<&SafeText>) -> String {
         match reason {
             None => self.word().to_owned(),
-            Some(reason) if self == Self::Shutdown && is_about_stopping(reason) => {
+            Some(reason) if self == Self::Shutdown && STOP_REASONS.contains(&reason.as_str()) => {
                 reason.to_string()
             }
             Some(reason) => format!("{}: {reason}", self.word()),
@@ -89,10 +90,14 @@ impl ServerState {
     }
 }
 
-/// Whether the reason of a stop says already that there was one.
-fn is_about_stopping(reason: &str) -> bool {
-    ["stopped", "stopping", "restarting"].iter().any(|word| reason.starts_with(word))
-}
+/// The reason of a server that is being stopped on request.
+pub(crate) const STOPPING: &str = "stopping";
+/// The reason of a server that was stopped on request.
+pub(crate) const STOPPED: &str = "stopped on request";
+/// The reason of a server that is being stopped to be started again on request.
+pub(crate) const RESTARTING: &str = "restarting";
+/// The reasons of a stop that say already that there is one.
+const STOP_REASONS: [&str; 3] = [STOPPING, STOPPED, RESTARTING];
 
 /// Steps of a start, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -224,6 +229,9 @@ pub struct ServerView {
     /// What to do about it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub help: Option<SafeText>,
+    /// Why its last start failed, as data, while that is why it is down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<StartFailure>,
     /// Start attempt, from 1.
     pub attempt: u32,
     /// Number of times it became ready.
@@ -297,7 +305,8 @@ impl ServerView {
     /// The last line of stderr, unless this reason quotes stderr already.
     pub fn unquoted_word(&self, reason: &str) -> Option<&str> {
         let line = self.last_words().last()?.trim();
-        (!reason.contains(line) && !reason.contains("; on stderr: ")).then_some(line)
+        let quotes_stderr = self.failure.as_ref().is_some_and(|failure| failure.quotes_stderr);
+        (!quotes_stderr && !reason.contains(line)).then_some(line)
     }
 
     /// The last lines of stderr, up to the error line; without what runtimes print after it.
@@ -332,6 +341,7 @@ impl ServerView {
                 }
                 if *state != ServerState::Unavailable {
                     self.help = None;
+                    self.failure = None;
                 }
                 if *state == ServerState::Ready && self.state != ServerState::Ready {
                     self.starts += 1;
@@ -347,6 +357,7 @@ impl ServerView {
                 self.retry_at = *retry_at;
             }
             Fact::Advised { help, .. } => self.help = Some(help.clone()),
+            Fact::StartFailed { failure, .. } => self.failure = Some(failure.clone()),
             Fact::StepChanged { step, status, took, detail, .. } => {
                 let began =
                     took.map_or(at, |took| Timestamp(at.0.saturating_sub(took.as_micros() as u64)));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use base::SafeText;
+use base::human::Dur;
 
 /// How a process ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,11 @@ impl ExitView {
             }
             (None, None) => "exit status unknown".to_owned(),
         }
+    }
+
+    /// The same, and how long it had run: `exit code 1 after 3 s`.
+    pub fn describe_life(&self) -> String {
+        format!("{} after {}", self.describe(), Dur(self.lived))
     }
 }
 

@@ -23,6 +23,7 @@
 
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
+mod advice;
 mod census;
 mod container;
 mod containment;
@@ -58,6 +59,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub use advice::{LaunchAdvice, RenameReason};
 pub use container::Container;
 pub use containment::{Containment, containment};
 pub use context::{Grace, ProcessContext};

@@ -5,8 +5,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::{fmt, fs, io};
 
+use super::advice::{LaunchAdvice, RenameReason};
 use super::environment;
 use base::SafeText;
 use base::text::nearest;
@@ -24,13 +25,15 @@ pub struct SpawnError {
     pub error: Error,
     /// Whether the same start may succeed a moment later. Never set for a missing file.
     pub retryable: bool,
+    /// What mends the entry, where that is known; the help of the error says the same in words.
+    pub advice: Option<LaunchAdvice>,
 }
 
 impl SpawnError {
     pub(super) fn new(message: impl AsRef<str>) -> Self {
         let message = SafeText::line(message.as_ref());
         let error = Error::new(ErrorCode::ServerStartup, message.as_str());
-        Self { error, retryable: false }
+        Self { error, retryable: false, advice: None }
     }
 
     /// A possibly transient one: the system lacks resources now, or the error is unknown.
@@ -41,6 +44,35 @@ impl SpawnError {
     pub(super) fn help(mut self, help: impl AsRef<str>) -> Self {
         self.error.help = Some(SafeText::line(help.as_ref()).to_string());
         self
+    }
+
+    fn hint(self, hint: LaunchHint) -> Self {
+        let advised = self.help(hint.to_string());
+        match hint {
+            LaunchHint::Words(_) => advised,
+            LaunchHint::Advice(advice) => Self { advice: Some(advice), ..advised },
+        }
+    }
+}
+
+/// What helps to launch a program: a change of the entry, or words.
+enum LaunchHint {
+    Advice(LaunchAdvice),
+    Words(&'static str),
+}
+
+impl From<LaunchAdvice> for LaunchHint {
+    fn from(advice: LaunchAdvice) -> Self {
+        Self::Advice(advice)
+    }
+}
+
+impl fmt::Display for LaunchHint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Advice(advice) => advice.fmt(f),
+            Self::Words(words) => f.write_str(words),
+        }
     }
 }
 
@@ -122,14 +154,14 @@ fn working_directory(config: &StdioConfig) -> Result<PathBuf, SpawnError> {
     });
     let Some(cwd) = &config.cwd else { return here };
     let cwd = if cwd.is_absolute() { cwd.clone() } else { here?.join(cwd) };
-    let problem = match fs::metadata(&cwd) {
+    let (problem, is_missing) = match fs::metadata(&cwd) {
         Ok(meta) if meta.is_dir() => return Ok(cwd),
-        Ok(_) => "is not a directory".to_owned(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => "does not exist".to_owned(),
-        Err(error) => format!("cannot be used: {error}"),
+        Ok(_) => ("is not a directory".to_owned(), false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => ("does not exist".into(), true),
+        Err(error) => (format!("cannot be used: {error}"), false),
     };
     Err(SpawnError::new(format!("the working directory {} {problem}", cwd.display()))
-        .help("correct `cwd` of the entry, or create the directory"))
+        .hint(LaunchAdvice::WorkingDirectory { is_missing }.into()))
 }
 
 fn folders(path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> {
@@ -152,16 +184,16 @@ fn search(command: &str, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, Sp
         return Err(not_executable(&file));
     }
     let message = format!("command not found: {command} ({})", searched(path));
-    Err(SpawnError::new(message).help(suggestion(command, path, cwd)))
+    Err(SpawnError::new(message).hint(suggestion(command, path, cwd)))
 }
 
 /// Which PATH was searched: in full if short; otherwise the number of folders, with the full PATH
 /// in the log.
 fn searched(path: Option<&OsStr>) -> String {
-    const MAX_SHORT_CHARS: usize = 60;
+    const MAX_SHOWN_PATH_BYTES: usize = 60;
     match path.map(|path| path.display().to_string()) {
         Some(path) if path.is_empty() => "the server's PATH is empty".to_owned(),
-        Some(path) if path.len() <= MAX_SHORT_CHARS => format!("searched PATH={path}"),
+        Some(path) if path.len() <= MAX_SHOWN_PATH_BYTES => format!("searched PATH={path}"),
         Some(path) => {
             tracing::debug!("searched PATH={path}");
             let folders = std::env::split_paths(&path).count();
@@ -194,16 +226,15 @@ fn executable(_: &Path) -> bool {
 }
 
 fn not_executable(file: &Path) -> SpawnError {
-    let name = file.display();
-    SpawnError::new(format!("{name} exists but may not be executed by this user"),
-    )
-    .help(match interpreter(file) {
-        Some(with) => format!(
-            "start it with its interpreter, {with:?} as `command` and the file first in `args`; \
-             or chmod +x {name}"
-        ),
-        None => format!("chmod +x {name}"),
-    })
+    let name = file.display().to_string();
+    let message = format!("{name} exists but may not be executed by this user");
+    let advice = match interpreter(file) {
+        Some(with) => {
+            LaunchAdvice::UseInterpreter { interpreter: with.to_owned(), file: Some(name) }
+        }
+        None => LaunchAdvice::MakeExecutable { file: name },
+    };
+    SpawnError::new(message).hint(advice.into())
 }
 
 /// The interpreter for a file with this extension.
@@ -218,14 +249,15 @@ fn interpreter(file: &Path) -> Option<&'static str> {
 }
 
 /// Help for a command that was not found.
-fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
+fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> LaunchHint {
     /// Most directory entries scanned: computing the help must stay fast.
     const MAX_FOLDER_ENTRIES: usize = 20_000;
     if let Some(help) = command_line(command, |first| !first.contains(char::is_whitespace)) {
         return help;
     }
+    let rename = |name, reason| LaunchHint::Advice(LaunchAdvice::Rename { name, reason });
     if cwd.join(command).is_file() {
-        return format!("write \"./{command}\" to start the file in the working directory");
+        return rename(format!("./{command}"), RenameReason::FileInFolder);
     }
     let name = Path::new(command).file_stem().and_then(OsStr::to_str).unwrap_or(command);
     let known = match name {
@@ -233,7 +265,7 @@ fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
             "install Node.js, or add its `bin` directory to PATH in the entry's `env`"
         }
         "uvx" | "uv" => "install uv, or add its directory to PATH in the entry's `env`",
-        "python" => "try \"python3\", or the python of the server's virtual environment",
+        "python" => return rename("python3".to_owned(), RenameReason::OtherPython),
         "pipx" | "python3" | "pip" => "install Python 3, or give the interpreter's full path",
         "docker" | "podman" => "install the container engine, or give its full path",
         "bun" | "bunx" => "install Bun, or add its directory to PATH in the entry's `env`",
@@ -241,14 +273,16 @@ fn suggestion(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
         _ => "",
     };
     if !known.is_empty() {
-        return known.to_owned();
+        return LaunchHint::Words(known);
     }
     let entries =
         folders(path).filter_map(|dir| fs::read_dir(dir).ok()).flatten().take(MAX_FOLDER_ENTRIES);
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     match nearest(command, names, 0.9) {
-        Some(near) => format!("did you mean {near:?}?"),
-        None => "install it, give its full path, or set PATH in the entry's `env`".to_owned(),
+        Some(near) => rename(near, RenameReason::Similar),
+        None => {
+            LaunchHint::Words("install it, give its full path, or set PATH in the entry's `env`")
+        }
     }
 }
 
@@ -267,20 +301,17 @@ fn has_drive(command: &str) -> bool {
 }
 
 /// Help for a whole command line in `command`, if it begins with a program.
-fn command_line(command: &str, is_program: impl Fn(&str) -> bool) -> Option<String> {
+fn command_line(command: &str, is_program: impl Fn(&str) -> bool) -> Option<LaunchHint> {
     // Paths of Windows often contain blanks, and are never split.
     if has_drive(command) {
         let help = "give the path of one program, with its arguments in `args`";
         let elsewhere = "this is a path of Windows: name the program as this system knows it";
-        return Some(if cfg!(windows) { help } else { elsewhere }.to_owned());
+        return Some(LaunchHint::Words(if cfg!(windows) { help } else { elsewhere }));
     }
     let mut split = command.match_indices(char::is_whitespace).map(|(at, _)| command.split_at(at));
     let (first, rest) = split.rfind(|(first, _)| is_program(first))?;
-    let rest = rest.trim();
-    Some(format!(
-        "put the program in `command` ({first:?}) and the rest ({rest:?}) in `args`: no shell \
-         splits them"
-    ))
+    let (program, rest) = (first.to_owned(), rest.trim().to_owned());
+    Some(LaunchAdvice::SplitCommand { program, rest }.into())
 }
 
 // Inspection of the executable, because the operating system's own error messages about it are few
@@ -301,7 +332,7 @@ fn inspect(
             } else {
                 format!(" ({command:?} is relative to the working directory {})", cwd.display())
             };
-            SpawnError::new(format!("no such file: {name}{how}")).help(missing(command, path, cwd))
+            SpawnError::new(format!("no such file: {name}{how}")).hint(missing(command, path, cwd))
         }
         _ => SpawnError::new(format!("{name} cannot be accessed: {error}")),
     })?;
@@ -325,11 +356,10 @@ fn inspect(
 }
 
 /// Help for a path that does not exist.
-fn missing(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
+fn missing(command: &str, path: Option<&OsStr>, cwd: &Path) -> LaunchHint {
     if let Some(rest) = command.strip_prefix("~/") {
-        return format!(
-            "no shell reads this, so `~` means nothing: write \"${{userHome}}/{rest}\""
-        );
+        let (name, reason) = (format!("${{userHome}}/{rest}"), RenameReason::HomeFolder);
+        return LaunchAdvice::Rename { name, reason }.into();
     }
     // A path may contain spaces: it is a command line only if the part before one is a program.
     let is_program = |first: &str| {
@@ -339,7 +369,7 @@ fn missing(command: &str, path: Option<&OsStr>, cwd: &Path) -> String {
                 && (LAUNCHERS.contains(&first) || search(first, path, cwd).is_ok()))
     };
     command_line(command, is_program)
-        .unwrap_or_else(|| "correct `command` or `cwd` of the entry".to_owned())
+        .unwrap_or(LaunchHint::Words("correct `command` or `cwd` of the entry"))
 }
 
 fn no_exec(program: &Path) -> SpawnError {
@@ -416,7 +446,8 @@ fn check_format(program: &Path, path: Option<&OsStr>) -> Result<(), SpawnError> 
         return Err(SpawnError::new(format!(
             "{name} needs {wanted}, which was not found ({searched})"
         ))
-        .help(suggestion(wanted, path, Path::new("/"))));
+        // In words alone: it is the first line of the file that names this program.
+        .help(suggestion(wanted, path, Path::new("/")).to_string()));
     }
     Ok(())
 }
@@ -523,11 +554,13 @@ fn windows(launch: &Launch, error: &io::Error) -> Option<SpawnError> {
             let refused =
                 SpawnError::new(format!("{name} is not a program that this machine can execute"));
             match interpreter(&launch.program) {
-                Some(interpreter) => refused.help(format!(
-                    "start it with its interpreter, {interpreter:?} as `command` and the file first \
-                     in `args`"
-                )),
-                None => refused.help("wrong architecture, or a script, which needs its interpreter"),
+                Some(with) => refused.hint(
+                    LaunchAdvice::UseInterpreter { interpreter: with.to_owned(), file: None }
+                        .into(),
+                ),
+                None => {
+                    refused.help("wrong architecture, or a script, which needs its interpreter")
+                }
             }
         }
         ACCESS_DENIED => SpawnError::new(format!("{name}: {error}")),

@@ -4,11 +4,14 @@
 pub mod diff;
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use base::human::Bytes;
+use base::text::SafePart;
 use base::text::json::WrittenValue;
 use base::{Redactor, SafeText};
 pub use diff::Risk;
@@ -27,7 +30,7 @@ pub struct Capabilities {
     /// Entries that did not decode, kept aside with the reason.
     pub rejected: Vec<RejectedEntry>,
     /// Lists that were cut short (page or entry limit, error on a later page), with the reason.
-    pub partial: Vec<(ListKind, SafeText)>,
+    pub partial: Vec<(ListKind, PartialList)>,
 }
 
 impl Capabilities {
@@ -376,7 +379,53 @@ pub struct FetchedList {
     /// Entries that are not objects, or that could not be called.
     pub rejected: Vec<RejectedEntry>,
     /// Why it is incomplete, when it is.
-    pub partial: Option<SafeText>,
+    pub partial: Option<PartialList>,
+}
+
+/// Why a list is incomplete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PartialList {
+    /// It has more entries than this, the limit.
+    Entries(usize),
+    /// It has more pages than this, the limit.
+    Pages(usize),
+    /// Its pages together have more bytes than this, the limit.
+    Bytes(u64),
+    /// A cursor came a second time, so that the list would never end.
+    CursorAgain {
+        /// The cursor, cut.
+        cursor: SafeText,
+        /// The page that it came with, from 1.
+        page: usize,
+    },
+    /// A page after the first could not be fetched.
+    PageFailed {
+        /// The page, from 1.
+        page: usize,
+        /// Why.
+        message: SafeText,
+    },
+    /// The server refused to list anything, in these words.
+    Refused(SafeText),
+}
+
+impl SafePart for PartialList {}
+
+impl fmt::Display for PartialList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entries(most) => write!(f, "more than {most} entries, the rest was not read"),
+            Self::Pages(most) => write!(f, "more than {most} pages, the rest was not read"),
+            Self::Bytes(most) => write!(f, "more than {}, the rest was not read", Bytes(*most)),
+            Self::CursorAgain { cursor, page } => write!(
+                f,
+                "the cursor `{cursor}` came again on page {page}: the list would never end"
+            ),
+            Self::PageFailed { page, message } => write!(f, "page {page} failed: {message}"),
+            Self::Refused(message) => write!(f, "{message}"),
+        }
+    }
 }
 
 /// A list entry that could not be used.
@@ -676,7 +725,7 @@ mod tests {
     fn fetching_a_list_again_forgets_what_was_wrong_with_it_before() {
         let mut capabilities = Capabilities::default();
         let mut first = list(&[json!({"name": "p"}), json!({})]);
-        first.partial = Some(SafeText::line("page 2 failed"));
+        first.partial = Some(PartialList::Pages(2));
         capabilities.replace(ListKind::Prompts, &first, &Redactor::default());
         assert_eq!((capabilities.rejected.len(), capabilities.partial.len()), (1, 1));
         capabilities.replace(

@@ -33,8 +33,8 @@ pub use capabilities::schema_kind;
 pub use capabilities::written_entry;
 pub use capabilities::{
     APP_MEDIA_TYPE, APP_URIS, APPS_EXTENSION, Capabilities, FetchedList, FieldChange, ListChanges,
-    ListKind, Prompt, PromptArgument, RejectedEntry, Resource, Risk, Tool, ToolHints, app_of,
-    is_for_models,
+    ListKind, PartialList, Prompt, PromptArgument, RejectedEntry, Resource, Risk, Tool, ToolHints,
+    app_of, is_for_models,
 };
 pub use context::{Responder, ServerRequest, SessionContext, SessionEvent};
 pub use era::{

@@ -194,7 +194,7 @@ impl Connector for World {
             }
             if let Some(passes) = server.failures.lock().unwrap().pop() {
                 let error = Error::new(ErrorCode::ServerStartup, "it did not want to");
-                return Err(OpenError { error, retryable: passes, exit: None });
+                return Err(OpenError { retryable: passes, ..OpenError::lasting(error) });
             }
             let (exit, _) = watch::channel(None);
             *server.live.lock().unwrap() = Some((request.context.clone(), exit.clone()));

@@ -9,8 +9,8 @@ use crate::subject::{CheckSubject, brief};
 use crate::{CheckFinding, Severity};
 use base::human::Dur;
 use config::CONFIG_VERSIONS;
-use host::{ServerState, StartStep, StepStatus, line_help};
-use protocol::{Era, FindingKind, ListKind};
+use host::{ServerState, StartCause, StartStep, StepStatus, line_help};
+use protocol::{Era, FindingKind, ListKind, PartialList};
 
 /// Checks the conduct of one server.
 pub(super) fn check(subject: &CheckSubject) -> Vec<CheckFinding> {
@@ -109,27 +109,29 @@ fn start(subject: &CheckSubject) -> Option<CheckFinding> {
     let exit = subject.exit.as_ref().filter(|exit| !exit.expected);
     // Exit codes of a shell for a program that is missing or cannot be run.
     let not_runnable = exit.is_some_and(|exit| matches!(exit.code, Some(126 | 127)));
-    let failed_at = |step| {
-        subject.steps.iter().any(|seen| seen.step == step && seen.status == StepStatus::Failed)
+    let is_unauthorized = subject
+        .steps
+        .iter()
+        .any(|seen| seen.step == StartStep::Authorize && seen.status == StepStatus::Failed);
+    let cause = subject.failure.as_ref().map(|failure| &failure.cause);
+    let rule = if subject.state == ServerState::Waiting {
+        "start/dependency"
+    } else if step == Some(StartStep::Resolve) || not_runnable {
+        "start/executable"
+    } else if is_unauthorized {
+        "start/unauthorized"
+    } else if exit.is_some() {
+        "start/exited"
+    } else {
+        match cause {
+            Some(StartCause::TimedOut) => "start/timeout",
+            Some(StartCause::Exited) => "start/exited",
+            Some(StartCause::Launch(_) | StartCause::Address(_) | StartCause::Other) | None => {
+                "start/failed"
+            }
+        }
     };
-    let rule =
-        if subject.state == ServerState::Waiting || reason.contains("depend") && step.is_none() {
-            "start/dependency"
-        } else if step == Some(StartStep::Resolve) || not_runnable {
-            "start/executable"
-        } else if failed_at(StartStep::Authorize) {
-            "start/unauthorized"
-        } else if exit.is_some() {
-            "start/exited"
-        } else if step.is_some_and(|s| s >= StartStep::FirstByte) && is_timeout(reason, detail) {
-            "start/timeout"
-        } else {
-            "start/failed"
-        };
     let mut found = finding(rule, "", brief(reason, 600));
-    if rule == "start/failed" && reason.starts_with("cannot connect") {
-        found.help = String::from("start the server, or correct `url` in its entry");
-    }
     if let Some(exit) = exit.filter(|_| rule == "start/exited")
         && !found.message.contains(&exit.describe())
     {
@@ -143,13 +145,6 @@ fn start(subject: &CheckSubject) -> Option<CheckFinding> {
             .into();
     }
     Some(found)
-}
-
-/// Whether the engine reported a timeout, going by the words it uses.
-fn is_timeout(reason: &str, detail: Option<&str>) -> bool {
-    let words = ["timed out", "timeout", "no answer ", "no byte", "did not arrive within"];
-    let says = |text: &str| words.iter().any(|word| text.contains(word));
-    says(reason) || detail.is_some_and(says)
 }
 
 /// One finding per rule, with the count and the first case.
@@ -290,10 +285,17 @@ const UNREACHABLE: &[&str] = &[
     "not configured",
 ];
 
-/// Whether a list failed because of something behind the server.
-pub fn is_behind_server(reason: &str) -> bool {
-    let reason = reason.to_ascii_lowercase();
-    UNREACHABLE.iter().any(|word| reason.contains(word))
+/// Whether a list failed because of something behind the server, by the server's own words.
+pub fn is_behind_server(reason: &PartialList) -> bool {
+    let message = match reason {
+        PartialList::PageFailed { message, .. } | PartialList::Refused(message) => message,
+        PartialList::Entries(_)
+        | PartialList::Pages(_)
+        | PartialList::Bytes(_)
+        | PartialList::CursorAgain { .. } => return false,
+    };
+    let message = message.to_ascii_lowercase();
+    UNREACHABLE.iter().any(|word| message.contains(word))
 }
 
 fn lists(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
@@ -306,12 +308,13 @@ fn lists(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
         findings.push(finding("list/bad-entry", place, brief(&message, 400)));
     }
     for (list, reason) in &subject.partial {
+        let shown = brief(&reason.to_string(), 300);
         if is_behind_server(reason) {
-            let message = format!("{}: {}", list.method(), brief(reason, 300));
+            let message = format!("{}: {shown}", list.method());
             findings.push(finding("list/unreachable", list.key(), message));
             continue;
         }
-        let message = format!("{} is not complete: {}", list.method(), brief(reason, 300));
+        let message = format!("{} is not complete: {shown}", list.method());
         let mut found = finding("list/partial", list.key(), message);
         if let Some(help) = whole(*list, reason) {
             found.help = help;
@@ -338,16 +341,23 @@ fn lists(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {
     }
 }
 
-/// Help for an incomplete list, unless its cursors are the cause.
-fn whole(list: ListKind, reason: &str) -> Option<String> {
-    if reason.contains(" entries, the rest") {
-        return Some("offer fewer, or raise `limits.listEntries` of the server".into());
-    }
-    if reason.contains(" pages, the rest") {
-        return Some("use larger pages, or raise `limits.listPages` of the server".into());
-    }
-    let cursor = reason.contains("cursor") || reason.starts_with("page ");
-    (!cursor).then(|| format!("answer `{}` with a list, or do not declare it", list.method()))
+/// Help for an incomplete list, unless its pages are the cause.
+fn whole(list: ListKind, reason: &PartialList) -> Option<String> {
+    Some(match reason {
+        PartialList::Entries(_) => {
+            "offer fewer, or raise `limits.listEntries` of the server".to_owned()
+        }
+        PartialList::Pages(_) => {
+            "use larger pages, or raise `limits.listPages` of the server".to_owned()
+        }
+        PartialList::Bytes(_) => {
+            "offer fewer or shorter entries, or raise `limits.lineBytes` of the server".to_owned()
+        }
+        PartialList::Refused(_) => {
+            format!("answer `{}` with a list, or do not declare it", list.method())
+        }
+        PartialList::CursorAgain { .. } | PartialList::PageFailed { .. } => return None,
+    })
 }
 
 fn version(subject: &CheckSubject, findings: &mut Vec<CheckFinding>) {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Fact;
+use crate::failure::StartFailure;
 use crate::projector::Facts;
 use crate::server::account::Account;
 use crate::server::persons::CallerIdentity;
@@ -112,12 +113,14 @@ pub struct OpenError {
     pub retryable: bool,
     /// How the process ended, when there was one.
     pub exit: Option<ExitReport>,
+    /// Why, as data.
+    pub failure: StartFailure,
 }
 
 impl OpenError {
     /// A permanent failure without a process.
     pub fn lasting(error: Error) -> Self {
-        Self { error, retryable: false, exit: None }
+        Self { error, retryable: false, exit: None, failure: StartFailure::default() }
     }
 }
 

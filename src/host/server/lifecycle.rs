@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::backoff::{RestartBudget, restart_delay, retry_delay};
+use crate::view::{RESTARTING, STOPPED, STOPPING};
 use crate::{Fact, ServerState};
 use base::{SafeText, Timestamp};
 use config::{RestartConfig, RestartPolicy, RetryConfig};
@@ -147,7 +148,7 @@ impl Lifecycle {
         match self.phase {
             Phase::Ready | Phase::Wedged => {
                 self.phase = Phase::Stopping { next: Next::Start };
-                down(ServerState::Shutdown, SafeText::line("restarting"), [LifecycleStep::End])
+                down(ServerState::Shutdown, SafeText::line(RESTARTING), [LifecycleStep::End])
             }
             Phase::Starting => {
                 self.phase = Phase::Stopping { next: Next::Start };
@@ -222,20 +223,20 @@ impl Lifecycle {
     }
 
     fn stop(&mut self, next: Next) -> Vec<LifecycleStep> {
-        let asked = SafeText::line("stopped on request");
+        let asked = SafeText::line(STOPPED);
         match self.phase {
             Phase::Ready | Phase::Wedged => {
                 self.phase = Phase::Stopping { next };
                 vec![
                     LifecycleStep::Unpublish(asked.clone()),
-                    announce(ServerState::Shutdown, Some(SafeText::line("stopping"))),
+                    announce(ServerState::Shutdown, Some(SafeText::line(STOPPING))),
                     LifecycleStep::End,
                 ]
             }
             Phase::Starting => {
                 self.phase = Phase::Stopping { next };
                 vec![
-                    announce(ServerState::Shutdown, Some(SafeText::line("stopping"))),
+                    announce(ServerState::Shutdown, Some(SafeText::line(STOPPING))),
                     LifecycleStep::Abort,
                 ]
             }
@@ -359,7 +360,7 @@ impl Lifecycle {
                     Next::Disable => self.disable(),
                     Next::Sleep => self.sleep(),
                     Next::Rest | Next::Leave => {
-                        let reason = SafeText::line("stopped on request");
+                        let reason = SafeText::line(STOPPED);
                         let mut steps = vec![announce(ServerState::Shutdown, Some(reason))];
                         if next == Next::Leave {
                             steps.extend(self.leave());

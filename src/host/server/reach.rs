@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::Fact;
+use crate::failure::{AddressAdvice, StartCause, StartFailure};
 use crate::server::account::Account;
 use crate::server::connect::{
     Connector, EXIT_TIMEOUT, ExitReport, OpenError, OpenRequest, Opened, ProcessHandle,
@@ -104,8 +105,9 @@ async fn open_api(
     let attempt = tries.first().cloned().unwrap_or(Attempt::Auto);
     match handshake(&request, Endpoint::OpenApi { api: Box::new(api), server }, &attempt).await {
         Ok(connected) => Ok(Opened { session: connected.session, process: None }),
-        Err(ConnectError { error, retryable, .. }) => {
-            Err(OpenError { error, retryable, exit: None })
+        Err(FailedHandshake { connect: ConnectError { error, retryable, .. }, is_late }) => {
+            let cause = if is_late { StartCause::TimedOut } else { StartCause::Other };
+            Err(OpenError { error, retryable, exit: None, failure: cause.into() })
         }
     }
 }
@@ -173,21 +175,40 @@ impl ConnectPlan {
         };
         match handshake(request, endpoint, attempt).await {
             Ok(connected) => Ok(Opened { session: connected.session, process: None }),
-            Err(ConnectError { mut error, retryable, unauthorized, .. }) => {
-                if let Some(help) = remedy::of_address(&error.message) {
-                    error = error.help(help);
+            Err(FailedHandshake { connect, is_late }) => {
+                let advice = address_advice(request, &connect);
+                let ConnectError { mut error, retryable, unauthorized, .. } = connect;
+                if let Some(advice) = advice
+                    && (advice != AddressAdvice::Unreachable || error.help.is_none())
+                {
+                    error = error.help(advice.words());
                 }
-                let error = OpenError { error, retryable, exit: None };
+                let cause = match advice {
+                    _ if is_late => StartCause::TimedOut,
+                    Some(advice) => StartCause::Address(advice),
+                    None => StartCause::Other,
+                };
+                let error = OpenError { error, retryable, exit: None, failure: cause.into() };
                 Err(TryFailure { error, another_era: !unauthorized })
             }
         }
     }
 }
 
+/// What helps where a connection to an address failed, if that is known.
+fn address_advice(request: &OpenRequest, failure: &ConnectError) -> Option<AddressAdvice> {
+    let (status, messages) = request.context.seen.with(|seen| (seen.http, seen.messages));
+    let known = remedy::of_address(&failure.error.message, status.filter(|_| messages == 0));
+    // What another attempt cannot change failed before anything was sent.
+    let is_silent = status.is_none() && failure.retryable && !failure.unauthorized;
+    known.or(is_silent.then_some(AddressAdvice::Unreachable))
+}
+
 async fn not_started(request: &OpenRequest, step: RunningStep, problem: SpawnError) -> OpenError {
     request.steps.failed(step, &problem.error.message).await;
-    let retryable = problem.retryable;
-    OpenError { error: problem.error.server(&request.config.name), retryable, exit: None }
+    let SpawnError { error, retryable, advice, .. } = problem;
+    let failure = StartCause::Launch(advice).into();
+    OpenError { error: error.server(&request.config.name), retryable, exit: None, failure }
 }
 
 /// A failed attempt, and whether the other era is worth trying.
@@ -256,14 +277,13 @@ const MUTE_GRACE: Grace =
 async fn end_failed(
     request: &OpenRequest,
     process: RunningProcess,
-    failure: ConnectError,
+    FailedHandshake { connect: failure, is_late: late }: FailedHandshake,
 ) -> TryFailure {
     let closed = failure.closed && !request.cancel.is_cancelled();
     if closed {
         // How it ended is known once its family is gone too, which may take longer.
         let _ = tokio::time::timeout(EXIT_TIMEOUT, process.process.wait()).await;
     }
-    let late = !failure.closed && request.deadline <= tokio::time::Instant::now();
     // One whose input has ended may leave while it is watched: that is no exit of its own.
     process.expect_exit();
     let work =
@@ -299,6 +319,7 @@ async fn end_failed(
     // includes a closed pipe whose exit is not known yet, as on a busy machine.
     let never_answered = failure.closed && process.process.ignored_stdin();
     let another_era = !failure.unauthorized && !never_answered;
+    let mut quotes_stderr = false;
     if by_itself {
         // Programs that explain themselves on stdout do so in its first line.
         let said =
@@ -311,9 +332,16 @@ async fn end_failed(
     {
         // It was waited for in vain; what it complained of meanwhile is the likely reason.
         error.message = format!("{}; on stderr: {}", error.message, line.trim());
+        quotes_stderr = true;
     }
+    let cause = match (by_itself, late) {
+        (true, _) => StartCause::Exited,
+        (false, true) => StartCause::TimedOut,
+        (false, false) => StartCause::Other,
+    };
+    let failure = StartFailure { cause, quotes_stderr };
     TryFailure {
-        error: OpenError { error, retryable: !lasting, exit: Some(report) },
+        error: OpenError { error, retryable: !lasting, exit: Some(report), failure },
         another_era: another_era && !(by_itself && lasting),
     }
 }
@@ -389,16 +417,27 @@ async fn as_person(
     Ok(HttpEndpoint::new(http, Some(auth)))
 }
 
+/// A handshake that failed.
+struct FailedHandshake {
+    connect: ConnectError,
+    /// Whether its time was over.
+    is_late: bool,
+}
+
 /// One handshake within the remaining time.
 async fn handshake(
     request: &OpenRequest,
     endpoint: Endpoint,
     attempt: &Attempt,
-) -> Result<Connected, ConnectError> {
+) -> Result<Connected, FailedHandshake> {
     let step = request.steps.begin(StartStep::Handshake).await;
+    let mut is_late = false;
     let result = tokio::select! {
         result = connect(endpoint, attempt, request.context.clone()) => result,
-        () = tokio::time::sleep_until(request.deadline) => Err(too_late(request, attempt)),
+        () = tokio::time::sleep_until(request.deadline) => {
+            is_late = true;
+            Err(too_late(request, attempt))
+        }
         () = request.cancel.cancelled() => {
             Err(given_up(Error::new(ErrorCode::Cancelled, "the start was given up")))
         }
@@ -417,7 +456,7 @@ async fn handshake(
             }
         }
     }
-    result
+    result.map_err(|connect| FailedHandshake { connect, is_late })
 }
 
 fn too_late(request: &OpenRequest, attempt: &Attempt) -> ConnectError {

@@ -8,6 +8,7 @@ mod mend;
 mod sayings;
 mod variables;
 
+use crate::failure::AddressAdvice;
 use base::SafeText;
 use process::ExitView;
 
@@ -111,39 +112,29 @@ pub fn line_help(line: &SafeText) -> Option<String> {
     remedy(FailureOutput { exit: None, stderr, junk: None, was_ready: true })
 }
 
-/// The help text for a failed connection to an address.
-pub fn of_address(failure: &str) -> Option<&'static str> {
+/// What helps where a connection to an address failed: by what the system, the proxy and the TLS of
+/// either side say, or else by the status of the response, if there was one.
+pub fn of_address(failure: &str, status: Option<u16>) -> Option<AddressAdvice> {
     let says = |words: &[&str]| words.iter().any(|word| failure.contains(word));
-    if says(&["through the proxy"]) {
-        Some(
-            "start the proxy, correct the variable that names it, or put the host of `url` into \
-             NO_PROXY",
-        )
+    Some(if says(&["through the proxy"]) {
+        AddressAdvice::Proxy
     } else if says(&["Connection refused", "connection refused", "os error 111", "os error 61"]) {
-        Some("nothing listens there: start the server, or correct the port in `url`")
+        AddressAdvice::StartServer
     } else if says(&["failed to lookup address", "dns error", "Name or service not known"]) {
-        Some("no such host: correct `url`; does it need a VPN or a proxy?")
+        AddressAdvice::CorrectHost
     } else if says(&["InvalidContentType"]) {
-        Some("what listens there does not speak TLS: write http:// instead of https://")
+        AddressAdvice::UseHttp
     } else if says(&["plain HTTP request was sent to HTTPS", "HTTP request to an HTTPS server"]) {
-        Some("what listens there speaks TLS: write https:// instead of http://")
-    } else if says(&["HTTP 404", "HTTP 405"]) {
-        Some("correct the path in `url` (often /mcp), or add \"type\": \"sse\" (often /sse)")
-    } else if says(&["HTTP 403"]) {
-        Some(
-            "what the entry signs in with may not use this server: check the rights of the account \
-             or token, and the `headers` of the entry",
-        )
-    } else if says(&["HTTP 429"]) {
-        Some("it is asked too often: wait, then start it again")
-    } else if says(&["HTTP 500", "HTTP 502", "HTTP 503", "HTTP 504"]) {
-        Some(
-            "the server, or the gateway before it, fails: try again later; only its operator sees \
-             why",
-        )
+        AddressAdvice::UseHttps
     } else {
-        None
-    }
+        match status? {
+            404 | 405 | 406 | 415 => AddressAdvice::OtherPath,
+            403 => AddressAdvice::Rights,
+            429 => AddressAdvice::Wait,
+            500 | 502..=504 => AddressAdvice::AskOperator,
+            _ => return None,
+        }
+    })
 }
 
 /// The loopback URL that a line reports as being served.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::approvals::{Decider, Settlement};
 use config::ConfigChange;
-use protocol::{FieldChange, ListKind, RejectedEntry, RequestKind, Tool, ToolHints};
+use protocol::{FieldChange, ListKind, PartialList, RejectedEntry, RequestKind, Tool, ToolHints};
 
 fn server() -> ServerName {
     ServerName::new("git")
@@ -157,7 +157,7 @@ fn every_fact() -> Vec<Fact> {
             reason: SafeText::line("no name"),
             raw: Arc::new(json!(null)),
         }],
-        partial: vec![(ListKind::Prompts, SafeText::line("page 3 failed"))],
+        partial: vec![(ListKind::Prompts, PartialList::Pages(3))],
         ..Capabilities::default()
     });
     let change =
@@ -292,8 +292,16 @@ fn a_reason_that_quotes_stderr_is_not_followed_by_the_same_line() {
     let mut server =
         ServerView { stderr_tail: vec![SafeText::line("Error: no key")], ..ServerView::default() };
     assert_eq!(server.reason_in_full("it is gone"), "it is gone (stderr: Error: no key)");
-    for reason in ["exit code 1: Error: no key", "no answer in 30 s; on stderr: fetch failed"] {
+    for (reason, quotes_stderr) in
+        [("exit code 1: Error: no key", false), ("no answer in 30 s; on stderr: no", true)]
+    {
         server.reason = Some(SafeText::line(reason));
+        server.failure = Some(StartFailure { quotes_stderr, ..StartFailure::default() });
         assert_eq!(server.reason_in_full(""), reason);
     }
+    // What a server says of itself is not how its reason was made.
+    let reason = "its log is empty; on stderr: nothing";
+    server.reason = Some(SafeText::line(reason));
+    server.failure = Some(StartFailure::default());
+    assert_eq!(server.reason_in_full(""), format!("{reason} (stderr: Error: no key)"));
 }

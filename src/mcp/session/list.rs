@@ -9,16 +9,18 @@ use serde_json::{Value, json};
 use super::live::Core;
 use super::mirrored::Mirrored;
 use base::SafeText;
-use base::human::Bytes;
 use base::text::cut;
 use base::text::json::WrittenValue;
 use config::error::{Error, ErrorCode};
 use protocol::{
-    Era, FetchedList, FindingKind, ListKind, PendingRequest, RejectedEntry, RpcCode, RpcRequest,
+    Era, FetchedList, FindingKind, ListKind, PartialList, PendingRequest, RejectedEntry, RpcCode,
+    RpcRequest,
 };
 
 /// Limit on all pages of a list together, as a multiple of the message limit.
 const MAX_LIST_MESSAGES: usize = 4;
+/// Longest part of a repeated cursor that is shown.
+const MAX_SHOWN_CURSOR_BYTES: usize = 64;
 
 /// A list that is being fetched.
 struct Fetch<'a> {
@@ -41,7 +43,7 @@ pub(super) async fn fetch(core: &Core, kind: ListKind) -> Result<FetchedList, Er
     if let Some(reason) = fetch.pages().await? {
         let message = format!("`{}` is not complete: {reason}", kind.method());
         fetch.report(FindingKind::PartialList, &message, "");
-        fetch.list.partial = Some(SafeText::line(&reason));
+        fetch.list.partial = Some(reason);
     }
     if kind == ListKind::Tools {
         *core.mirrored.lock() = fetch.mirrored;
@@ -51,7 +53,7 @@ pub(super) async fn fetch(core: &Core, kind: ListKind) -> Result<FetchedList, Er
 
 impl Fetch<'_> {
     /// Fetches page after page; returns why the list is incomplete, if it is.
-    async fn pages(&mut self) -> Result<Option<String>, Error> {
+    async fn pages(&mut self) -> Result<Option<PartialList>, Error> {
         let (kind, limits) = (self.kind, &self.core.tap.context.limits);
         let mut cursor: Option<String> = None;
         // Only hashes: a cursor may be as long as a message.
@@ -72,26 +74,26 @@ impl Fetch<'_> {
                     break;
                 }
                 Err(error) if page == 1 => return Err(error),
-                Err(error) => return Ok(Some(format!("page {page} failed: {}", error.message))),
+                Err(error) => {
+                    let message = SafeText::line(&error.message);
+                    return Ok(Some(PartialList::PageFailed { page, message }));
+                }
             };
             if !whole {
-                let most = limits.list_entries;
-                return Ok(Some(format!("more than {most} entries, the rest was not read")));
+                return Ok(Some(PartialList::Entries(limits.list_entries)));
             }
             // An empty cursor is a cursor: only its absence ends a list.
             let Some(next) = next else { break };
             if !seen.insert(hasher.hash_one(&next)) {
-                return Ok(Some(format!(
-                    "the cursor `{}` came again on page {page}: the list would never end",
-                    SafeText::line(cut(&next, 64))
-                )));
+                let cursor = SafeText::line(cut(&next, MAX_SHOWN_CURSOR_BYTES));
+                return Ok(Some(PartialList::CursorAgain { cursor, page }));
             }
             let most = (MAX_LIST_MESSAGES * limits.line_bytes) as u64;
             if self.bytes > most {
-                return Ok(Some(format!("more than {}, the rest was not read", Bytes(most))));
+                return Ok(Some(PartialList::Bytes(most)));
             }
             if page == limits.list_pages {
-                return Ok(Some(format!("more than {page} pages, the rest was not read")));
+                return Ok(Some(PartialList::Pages(page)));
             }
             cursor = Some(next);
         }

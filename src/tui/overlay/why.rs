@@ -20,7 +20,8 @@ use crate::widget::{Doc, DocView, Pen};
 use config::Hold;
 use config::error::ErrorCode;
 use host::{
-    BreakerView, Complaint, MendStep, ServerState, ServerView, line_help, mends, missing_variable,
+    BreakerView, Complaint, MendStep, ServerState, ServerView, StartCause, line_help, mends,
+    missing_variable,
 };
 use protocol::{FindingKind, MessageKind, RequestKind};
 
@@ -512,7 +513,7 @@ fn known_fixes(model: &Model, server: &ServerView, lines: &[SafeText]) -> Vec<Wh
     let complaint = Complaint {
         lines: &said,
         reason: server.reason.as_deref().filter(|_| is_down),
-        help: server.help.as_deref().filter(|_| is_down),
+        cause: server.failure.as_ref().filter(|_| is_down).map(|failure| &failure.cause),
     };
     let pass = |variable| change(FileChange::PassVariable { server: name.clone(), variable });
     let Some(entry) = model.entry(name) else {
@@ -622,8 +623,8 @@ fn call_fixes(model: &Model, call: &WhyCall) -> Vec<WhyFix> {
 
 /// Whether its start ended because it took too long.
 fn is_slow_start(server: &ServerView) -> bool {
-    let slow = |text: &SafeText| text.contains("within") || text.contains("timed out");
-    !server.state.is_up() && server.exit.is_none() && server.reason.as_ref().is_some_and(slow)
+    let is_late = server.failure.as_ref().is_some_and(|it| it.cause == StartCause::TimedOut);
+    !server.state.is_up() && is_late
 }
 
 /// Twice a duration, in whole seconds.

@@ -14,7 +14,7 @@ use mcpdeck::deck::Lock;
 use mcpdeck::protocol::ListKind;
 use mcpdeck::schema::ToolFormat;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -43,7 +43,7 @@ struct Sampled {
 
 /// What is not said in a fixture: a stdio server that became ready and stopped well.
 fn subject(given: &Value) -> CheckSubject {
-    let mut value = serde_json::json!({
+    let mut value = json!({
         "name": "s", "transport": "stdio", "state": "ready",
         "protocolVersion": "2025-11-25", "era": "legacy",
         "exit": {"code": 0, "signal": null, "expected": true, "ladder": "stdin", "swept": 0,
@@ -170,18 +170,27 @@ fn a_fixture_is_judged_the_same_every_time_and_in_any_order_of_its_lists() {
 
 #[test]
 fn what_to_do_fits_what_was_found() {
-    let malformed = |transport: &str, kind: &str| serde_json::json!({"transport": transport, "protocolCounts": {kind: 1}});
-    let partial = |why: &str| serde_json::json!({"partial": [["tools", why]]});
-    let named = |names: [&str; 2]| serde_json::json!({"tools": names.map(|name| serde_json::json!({"name": name}))});
+    let malformed =
+        |transport: &str, kind: &str| json!({"transport": transport, "protocolCounts": {kind: 1}});
+    let partial = |why: serde_json::Value| json!({"partial": [["tools", why]]});
+    let page = |why: &str| json!({"pageFailed": {"page": 3, "message": why}});
+    let named = |names: [&str; 2]| json!({"tools": names.map(|name| json!({"name": name}))});
     let rows = [
         (malformed("stdio", "junk"), "stdout/pollution", "to stderr"),
         (malformed("http", "junk"), "protocol/malformed", "body, event or frame"),
         (malformed("http", "malformed"), "protocol/malformed", "body, event or frame"),
         (malformed("stdio", "malformed"), "protocol/malformed", "per line"),
-        (partial("more than 5000 entries, the rest was not read"), "list/partial", "listEntries"),
-        (partial("more than 100 pages, the rest was not read"), "list/partial", "listPages"),
-        (partial("page 3 failed: no"), "list/partial", "every page"),
-        (partial("the server answered with an error: no"), "list/partial", "do not declare it"),
+        (partial(json!({"entries": 5000})), "list/partial", "listEntries"),
+        (partial(json!({"pages": 100})), "list/partial", "listPages"),
+        (partial(json!({"bytes": 16_777_216})), "list/partial", "lineBytes"),
+        (partial(page("no")), "list/partial", "every page"),
+        (partial(page("more than 5 entries, the rest is lost")), "list/partial", "every page"),
+        (partial(json!({"refused": "no such cursor"})), "list/partial", "do not declare it"),
+        (
+            partial(json!({"cursorAgain": {"cursor": "environment variable", "page": 2}})),
+            "list/partial",
+            "every page",
+        ),
         (named(["pay_bill", "payBill"]), "name/look-alike", "tell them apart"),
         // The same letter in one character and in two.
         (named(["caf\u{e9}", "cafe\u{301}"]), "name/look-alike", "tell them apart"),

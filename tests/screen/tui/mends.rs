@@ -10,7 +10,8 @@ use mcpdeck::config::{Diagnostic, Environment, Position, load_text};
 use mcpdeck::deck::{DeckEvent, News, PolicyView, TrustGate, TrustStore};
 use mcpdeck::error::{Error, ErrorCode};
 use mcpdeck::host::{
-    AccountView, BreakerView, Definition, Digest, Pins, ServerState, ServerView, Validation,
+    AccountView, BreakerView, Definition, Digest, Pins, ServerState, ServerView, StartCause,
+    Validation,
 };
 use mcpdeck::protocol::RequestKind;
 use mcpdeck::tui::effect::{CallRequest, ConfigCommand, Effect, FileChange, Order, ServerCommand};
@@ -217,7 +218,7 @@ fn a_start_that_takes_too_long_gets_more_time_and_is_tried_again() {
     let mut driver = Driver::new();
     loaded(&mut driver, &json!({"github": {"command": "x", "startupTimeout": 5}}));
     down(&mut driver, |server| {
-        server.reason = Some(SafeText::line("no answer to initialize within 5 s"));
+        server.failure = Some(StartCause::TimedOut.into());
     });
     applies(&mut driver, "raise \"startupTimeout\" to 10 s");
     wants(&driver, &sets("github", "startupTimeout", 10));

@@ -12,7 +12,8 @@ use mcpdeck::base::text::SafeText;
 use mcpdeck::config::{EntryAmendment, Environment, load_text};
 use mcpdeck::deck::{DeckEvent, News, PolicyView, ProfileOffer};
 use mcpdeck::error::{Error, ErrorCode};
-use mcpdeck::host::{ApprovalRequest, CallOutcome, Fact};
+use mcpdeck::host::{AddressAdvice, ApprovalRequest, CallOutcome, Fact, StartCause};
+use mcpdeck::process::{LaunchAdvice, RenameReason};
 use mcpdeck::protocol::{ApprovalId, CallId, Direction, MessageKind, RequestKind, TrafficRecord};
 use mcpdeck::tui::effect::{ConfigCommand, Effect, FileChange, Order, ServerCommand};
 use mcpdeck::tui::message::{CallToken, Message};
@@ -166,7 +167,7 @@ fn a_program_whose_packages_are_missing_gets_them_with_one_key_and_is_started_ag
 }
 
 /// A driver whose server github is launched like this, is down and said this.
-fn down(entry: &serde_json::Value, stderr: &[&str], reason: &str, help: Option<&str>) -> Driver {
+fn down(entry: &serde_json::Value, stderr: &[&str], reason: &str, cause: StartCause) -> Driver {
     let mut driver = Driver::new();
     let text = json!({"servers": {"github": entry}, "inputs": [
         {"id": "token", "type": "promptString", "description": "a token"}]});
@@ -179,7 +180,7 @@ fn down(entry: &serde_json::Value, stderr: &[&str], reason: &str, help: Option<&
     server.stderr_tail = stderr.iter().map(|line| SafeText::line(line)).collect();
     server.pid = None;
     server.reason = Some(SafeText::line(reason));
-    server.help = help.map(SafeText::line);
+    server.failure = Some(cause.into());
     server.state = mcpdeck::host::ServerState::Unavailable;
     driver.shown();
     driver.app.model.scope = Some("github".into());
@@ -194,6 +195,10 @@ fn what_is_wrong_in_an_entry_is_changed_there_with_one_key() {
     let typo = json!({"command": "nodde"});
     let moved = json!({"url": "http://127.0.0.1:1/"});
     let gone = "the handshake failed: the server answered HTTP 404 Not Found";
+    let elsewhere = StartCause::Address(AddressAdvice::OtherPath);
+    let similar = LaunchAdvice::Rename { name: "node".to_owned(), reason: RenameReason::Similar };
+    let similar = StartCause::Launch(Some(similar));
+    let exited = StartCause::Exited;
     let changes = |path: &str, kind: &str| {
         vec![
             EntryAmendment::Address {
@@ -206,13 +211,13 @@ fn what_is_wrong_in_an_entry_is_changed_there_with_one_key() {
     };
     let yes = EntryAmendment::Arguments { at: 0, removed: vec![], inserted: vec!["-y".to_owned()] };
     let node = EntryAmendment::Set { path: vec!["command".to_owned()], value: Some("node".into()) };
-    for (entry, stderr, reason, help, keys, words, expected) in [
-        (&npx, &[asks][..], "exit code 1", None, "\r", "put \"-y\" first in \"args\"", vec![yes]),
+    for (entry, stderr, reason, cause, keys, words, expected) in [
+        (&npx, &[asks][..], "exit code 1", exited, "\r", "put \"-y\" first in \"args\"", vec![yes]),
         (
             &typo,
             &[],
             "command not found: nodde",
-            Some("did you mean \"node\"?"),
+            similar,
             "\r",
             "write \"node\" as its \"command\"",
             vec![node],
@@ -221,14 +226,22 @@ fn what_is_wrong_in_an_entry_is_changed_there_with_one_key() {
             &moved,
             &[],
             gone,
-            None,
+            elsewhere.clone(),
             "\r",
             "try the path /mcp (Streamable HTTP)",
             changes("/mcp", "http"),
         ),
-        (&moved, &[], gone, None, "j\r", "try the path /sse (HTTP+SSE)", changes("/sse", "sse")),
+        (
+            &moved,
+            &[],
+            gone,
+            elsewhere,
+            "j\r",
+            "try the path /sse (HTTP+SSE)",
+            changes("/sse", "sse"),
+        ),
     ] {
-        let mut driver = down(entry, stderr, reason, help);
+        let mut driver = down(entry, stderr, reason, cause);
         let screen = super::draw(&mut driver.app, 120, 40);
         assert!(screen.contains(words), "{words}: {screen}");
         driver.keys(keys);
@@ -251,7 +264,7 @@ fn what_only_shows_something_is_shown_and_starts_nothing() {
         &entry,
         &["Error: listen EADDRINUSE: address already in use 127.0.0.1:3000"],
         "exit code 1",
-        None,
+        StartCause::Exited,
     );
     let screen = super::draw(&mut driver.app, 120, 40);
     assert!(screen.contains("see which process has port 3000"), "{screen}");

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::Fact;
+use crate::failure::StartCause;
 use crate::server::connect::{
     EXIT_TIMEOUT, ExitReport, OpenError, OpenRequest, Opened, RunningStep, StopPlan,
 };
@@ -16,7 +17,7 @@ use crate::shared::HostShared;
 use crate::view::StartStep;
 use base::SafeText;
 use config::error::{Error, ErrorCode};
-use protocol::{Capabilities, FetchedList, ListKind};
+use protocol::{Capabilities, FetchedList, ListKind, PartialList};
 
 /// The result of a successful attempt.
 pub(super) struct Opening {
@@ -50,10 +51,12 @@ impl OpenAttempt {
         self.shared.remember_era(&config, session.era);
         self.shared.facts.record(&config.name, Fact::Connected { session }).await;
         let (connected, unanswered) = (Instant::now(), Unanswered::default());
+        let mut is_late = false;
         let lists = tokio::select! {
             biased;
             lists = self.lists(&opened, &unanswered) => lists,
             () = tokio::time::sleep_until(deadline) => {
+                is_late = true;
                 let left = std::mem::take(&mut *unanswered.lock());
                 Err(self.too_late(connected - began, left).await)
             }
@@ -61,7 +64,11 @@ impl OpenAttempt {
         };
         match lists {
             Ok(capabilities) => Ok(Opening { opened, capabilities }),
-            Err(error) => Err(self.give_up(opened, error).await),
+            Err(error) => {
+                is_late |= error.code == ErrorCode::Timeout;
+                let cause = if is_late { StartCause::TimedOut } else { StartCause::Other };
+                Err(self.give_up(opened, error, cause).await)
+            }
         }
     }
 
@@ -114,7 +121,7 @@ impl OpenAttempt {
                 if error.code != ErrorCode::Protocol {
                     return Err(error);
                 }
-                let partial = Some(SafeText::line(&error.message));
+                let partial = Some(PartialList::Refused(SafeText::line(&error.message)));
                 Ok(FetchedList { partial, ..FetchedList::default() })
             }
         }
@@ -142,7 +149,7 @@ impl OpenAttempt {
     }
 
     /// Closes the session and stops the process after the rest of the start failed.
-    async fn give_up(&self, opened: Opened, mut error: Error) -> OpenError {
+    async fn give_up(&self, opened: Opened, mut error: Error, mut cause: StartCause) -> OpenError {
         let plan = StopPlan::new(&self.request.config, &self.shared.force);
         let by_itself = match &opened.process {
             // A closed connection: how the process ends is the better reason.
@@ -153,6 +160,7 @@ impl OpenAttempt {
         };
         let exit = opened.end(error.clone(), plan).await;
         if let Some(ExitReport { exit, stderr_tail }) = exit.as_ref().filter(|_| by_itself) {
+            cause = StartCause::Exited;
             let said = error_text(stderr_tail).map(|text| format!(": {text}"));
             let said = said.unwrap_or_default();
             error.message = format!("{} while its lists were fetched{said}", exit.describe());
@@ -167,7 +175,7 @@ impl OpenAttempt {
             }
         }
         let retryable = error.code == ErrorCode::ServerUnavailable;
-        OpenError { error, retryable, exit }
+        OpenError { error, retryable, exit, failure: cause.into() }
     }
 }
 

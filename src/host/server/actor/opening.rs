@@ -23,7 +23,6 @@ use crate::server::slot::Slot;
 use crate::shared::HostShared;
 use crate::view::StartStep;
 use base::SafeText;
-use base::human::Dur;
 use config::RestartPolicy;
 use config::error::{Error, ErrorCode};
 use process::ExitView;
@@ -136,6 +135,7 @@ impl Actor<'_> {
                 if let Some(report) = failure.exit {
                     self.steps().exited(report).await;
                 }
+                self.record(Fact::StartFailed { failure: failure.failure }).await;
                 self.advise(failure.error.help.as_deref()).await;
                 self.give(LifecycleInput::OpenFailed { reason, retryable }).await;
             }
@@ -359,9 +359,8 @@ async fn end(opened: Option<Opened>, last_request: Error, plan: StopPlan) -> Opt
 
 /// The displayed reason: how it ended, after how long, and the error line from stderr.
 pub(super) fn why(exit: &ExitView, stderr_tail: &[SafeText]) -> String {
-    let after = Dur(exit.lived);
     match error_text(stderr_tail) {
-        Some(text) => format!("{} after {after}: {text}", exit.describe()),
-        None => format!("{} after {after}", exit.describe()),
+        Some(text) => format!("{}: {text}", exit.describe_life()),
+        None => exit.describe_life(),
     }
 }

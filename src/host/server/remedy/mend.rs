@@ -1,27 +1,27 @@
-//! What mends a server, as steps that can be taken for the user. Pure: an entry and what was said,
-//! in; changes and command lines, out. Offers nothing that it is not sure to fit.
+//! What mends a server, as steps that can be taken for the user. Pure: an entry, why it is down and
+//! what it said, in; changes and command lines, out. Offers nothing that it is not sure to fit.
 
 use std::path::Path;
-use std::sync::LazyLock;
 
-use regex::Regex;
 use serde_json::Value;
 
 use super::sayings::Cure;
 use super::{FailureOutput, missing_variable, other_advice, own_advice};
+use crate::failure::{AddressAdvice, StartCause};
 use base::SafeText;
 use base::text::quoted;
 use config::{EntryAmendment, ServerConfig, StdioConfig, TransportConfig};
+use process::LaunchAdvice;
 
-/// What a server and this program say about a failure.
+/// What a server says about a failure, and what is known of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Complaint<'a> {
     /// Lines of the server, oldest first.
     pub lines: &'a [SafeText],
-    /// Why it is down.
+    /// Why it is down, which may quote what it wrote to stdout.
     pub reason: Option<&'a str>,
-    /// What to do about it, in words.
-    pub help: Option<&'a str>,
+    /// Why its start failed, if that is why it is down.
+    pub cause: Option<&'a StartCause>,
 }
 
 /// Something that mends a server.
@@ -60,11 +60,14 @@ pub fn mends(entry: &ServerConfig, complaint: Complaint<'_>) -> Vec<Mend> {
         TransportConfig::Stdio(launch) => {
             let place = LaunchPlace { launch, file: &entry.at.file };
             mends.extend(place.by_its_words(complaint));
-            mends.extend(place.by_the_launch(complaint));
+            if let Some(StartCause::Launch(Some(advice))) = complaint.cause {
+                mends.extend(place.by_the_launch(advice));
+            }
         }
         TransportConfig::Http(http) | TransportConfig::Sse(http) => {
-            let reason = complaint.reason.unwrap_or_default();
-            mends.extend(address_mends(&http.url, complaint.help.unwrap_or_default(), reason));
+            if let Some(StartCause::Address(advice)) = complaint.cause {
+                mends.extend(address_mends(&http.url, *advice));
+            }
         }
         TransportConfig::WebSocket(_) | TransportConfig::OpenApi(_) => {}
     }
@@ -303,62 +306,44 @@ impl<'a> LaunchPlace<'a> {
     }
 
     /// What mends it by why it could not be launched at all.
-    fn by_the_launch(self, complaint: Complaint<'_>) -> Vec<Mend> {
-        let command = self.launch.command.as_str();
-        let (reason, help) =
-            (complaint.reason.unwrap_or_default(), complaint.help.unwrap_or_default());
-        let told = |at: usize| {
-            let found = ADVICE.get(at)?.as_ref()?.captures(help)?;
-            let text = |group| found.get(group).map(|text| text.as_str().to_owned());
-            Some((text(1)?, text(2)))
-        };
-        let renamed = |name: &str| {
-            change(format!("write \"{name}\" as its \"command\""), vec![set("command", name)])
-        };
-        let mut mends = Vec::new();
-        if reason.contains("the working directory ") {
-            let unset = EntryAmendment::Set { path: vec!["cwd".to_owned()], value: None };
-            mends.push(change(
-                "take \"cwd\" out: it then starts in the folder of the file",
-                vec![unset],
-            ));
-            if let Some(cwd) =
-                self.launch.cwd.as_deref().filter(|_| reason.contains("does not exist"))
-            {
-                mends.push(run(format!("mkdir -p {}", quoted(&cwd.display().to_string()))));
-            }
-        } else if let Some((program, Some(rest))) = told(0) {
-            if !rest.contains(['"', '\'', '\\']) {
+    fn by_the_launch(self, advice: &LaunchAdvice) -> Vec<Mend> {
+        let executable = |file: &String| run(format!("chmod +x {}", quoted(file)));
+        match advice {
+            LaunchAdvice::SplitCommand { program, rest } => {
+                // Only a shell would know where an argument with these ends.
+                if rest.contains(['"', '\'', '\\']) {
+                    return Vec::new();
+                }
                 let rest: Vec<&str> = rest.split_whitespace().collect();
                 let words =
                     format!("write \"{program}\" as its \"command\" and the rest as \"args\"");
-                mends.push(change(words, vec![insert(0, &rest), set("command", program)]));
+                vec![change(words, vec![insert(0, &rest), set("command", &**program)])]
             }
-        } else if let Some((interpreter, _)) = told(1) {
-            let words = format!("start it with {interpreter}");
-            mends.push(change(words, vec![insert(0, &[command]), set("command", interpreter)]));
-        } else if let Some((name, _)) = told(2) {
-            mends.push(renamed(&name));
+            LaunchAdvice::UseInterpreter { interpreter, file } => {
+                let changes =
+                    vec![insert(0, &[&self.launch.command]), set("command", &**interpreter)];
+                let with = change(format!("start it with {interpreter}"), changes);
+                std::iter::once(with).chain(file.as_ref().map(executable)).collect()
+            }
+            LaunchAdvice::MakeExecutable { file } => vec![executable(file)],
+            LaunchAdvice::Rename { name, .. } => {
+                let words = format!("write \"{name}\" as its \"command\"");
+                vec![change(words, vec![set("command", &**name)])]
+            }
+            LaunchAdvice::WorkingDirectory { is_missing } => {
+                let unset = EntryAmendment::Set { path: vec!["cwd".to_owned()], value: None };
+                let words = "take \"cwd\" out: it then starts in the folder of the file";
+                let made = self.launch.cwd.as_deref().filter(|_| *is_missing);
+                let made =
+                    made.map(|cwd| run(format!("mkdir -p {}", quoted(&cwd.display().to_string()))));
+                std::iter::once(change(words, vec![unset])).chain(made).collect()
+            }
         }
-        let file = help.rsplit_once("chmod +x ").map(|(_, file)| file);
-        mends.extend(file.map(|file| run(format!("chmod +x {}", quoted(file)))));
-        mends
     }
 }
 
-/// How the advice about a program that cannot be launched names another one: a program with its
-/// arguments, an interpreter, a name.
-static ADVICE: LazyLock<[Option<Regex>; 3]> = LazyLock::new(|| {
-    [
-        r#"put the program in `command` \("(.+?)"\) and the rest \("(.+)"\)"#,
-        r#"its interpreter, "([\w.-]+)" as `command`"#,
-        r#"(?:did you mean|try|write) "([^"]+)"(?:\?|, or the python| to start the file|$)"#,
-    ]
-    .map(|pattern| Regex::new(pattern).ok())
-});
-
 /// What mends an address that does not answer as a server does.
-fn address_mends(url: &url::Url, help: &str, reason: &str) -> Vec<Mend> {
+fn address_mends(url: &url::Url, advice: AddressAdvice) -> Vec<Mend> {
     let begins = |removed: &str, inserted: &str| {
         let change_scheme = EntryAmendment::Address {
             is_end: false,
@@ -367,15 +352,23 @@ fn address_mends(url: &url::Url, help: &str, reason: &str) -> Vec<Mend> {
         };
         change(format!("write {inserted} instead of {removed} in its \"url\""), vec![change_scheme])
     };
-    if help.contains("write http:// instead") {
-        return vec![begins("https://", "http://")];
+    match advice {
+        AddressAdvice::UseHttp => vec![begins("https://", "http://")],
+        AddressAdvice::UseHttps => vec![begins("http://", "https://")],
+        AddressAdvice::OtherPath => other_paths(url),
+        AddressAdvice::Proxy
+        | AddressAdvice::StartServer
+        | AddressAdvice::CorrectHost
+        | AddressAdvice::Rights
+        | AddressAdvice::Wait
+        | AddressAdvice::AskOperator
+        | AddressAdvice::Unreachable => Vec::new(),
     }
-    if help.contains("write https:// instead") {
-        return vec![begins("http://", "https://")];
-    }
-    let is_elsewhere =
-        ["HTTP 404", "HTTP 405", "HTTP 406", "HTTP 415"].iter().any(|s| reason.contains(s));
-    if !is_elsewhere || url.query().is_some() || url.fragment().is_some() {
+}
+
+/// The other usual paths of an endpoint.
+fn other_paths(url: &url::Url) -> Vec<Mend> {
+    if url.query().is_some() || url.fragment().is_some() {
         return Vec::new();
     }
     let path = url.path();
@@ -646,12 +639,13 @@ mod tests {
         assert_eq!(passed("uvx"), MendStep::PassVariable("SSL_CERT_FILE".to_owned()));
     }
 
-    /// What is offered when the system refuses to launch it, in its real words.
+    /// What is offered when it cannot be launched.
     fn refused(entry: &ServerConfig) -> Vec<Mend> {
         let TransportConfig::Stdio(launch) = &entry.transport else { panic!("no process") };
-        let error = process::resolve(launch).err().map(|problem| problem.error).expect("refused");
-        let (reason, help) = (Some(error.message.as_str()), error.help.as_deref());
-        mends(entry, Complaint { lines: &[], reason, help })
+        let advice = process::resolve(launch).err().expect("refused").advice;
+        let cause = StartCause::Launch(advice);
+        let cause = Some(&cause);
+        mends(entry, Complaint { cause, ..Complaint::default() })
     }
 
     #[cfg(unix)]
@@ -688,6 +682,19 @@ mod tests {
         let unset = EntryAmendment::Set { path: vec!["cwd".to_owned()], value: None };
         let made = MendStep::Run { line, starts: true };
         assert_eq!(steps(&lost), [MendStep::Change(vec![unset]), made]);
+        // The directory is named, and is not what is wrong.
+        assert_eq!(steps(&entry("./no-such-file", &[])), []);
+        let mut unset = entry("./no-such-file", &[]);
+        if let TransportConfig::Stdio(launch) = &mut unset.transport {
+            launch.cwd = None;
+        }
+        assert_eq!(steps(&unset), []);
+        // The first line of a script is not its entry.
+        let script = folder.path().join("script");
+        std::fs::write(&script, "#!/usr/bin/env pythonn\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, mode).unwrap();
+        assert_eq!(steps(&entry("./script", &[])), []);
     }
 
     #[test]
@@ -697,24 +704,23 @@ mod tests {
             let change = EntryAmendment::Address { is_end: true, removed, inserted };
             MendStep::Change(vec![change, set("type", kind)])
         };
-        let offered = |url: &str, reason: &str, help: &str| -> Vec<MendStep> {
+        let offered = |url: &str, advice: AddressAdvice| -> Vec<MendStep> {
             let url = url::Url::parse(url).unwrap();
-            address_mends(&url, help, reason).into_iter().map(|mend| mend.step).collect()
+            address_mends(&url, advice).into_iter().map(|mend| mend.step).collect()
         };
-        let gone = "the handshake failed: the server answered HTTP 404 Not Found";
-        assert_eq!(offered("http://h:1/mcp", gone, ""), [ends("/mcp", "/sse", "sse")]);
-        assert_eq!(offered("http://h:1/a/sse/", gone, ""), [ends("/sse/", "/mcp", "http")]);
+        let gone = AddressAdvice::OtherPath;
+        assert_eq!(offered("http://h:1/mcp", gone), [ends("/mcp", "/sse", "sse")]);
+        assert_eq!(offered("http://h:1/a/sse/", gone), [ends("/sse/", "/mcp", "http")]);
         let both = [ends("/", "/mcp", "http"), ends("/", "/sse", "sse")];
-        assert_eq!(offered("http://h:1", gone, ""), both);
-        assert_eq!(offered("http://h:1/mcp?key=1", gone, ""), []);
-        assert_eq!(offered("http://h:1/mcp", "the server answered HTTP 403 Forbidden", ""), []);
-        let help = super::super::of_address("received corrupt message of type InvalidContentType");
+        assert_eq!(offered("http://h:1", gone), both);
+        assert_eq!(offered("http://h:1/mcp?key=1", gone), []);
+        assert_eq!(offered("http://h:1/mcp", AddressAdvice::Rights), []);
         let change = EntryAmendment::Address {
             is_end: false,
             removed: "https://".to_owned(),
             inserted: "http://".to_owned(),
         };
         let plain = [MendStep::Change(vec![change])];
-        assert_eq!(offered("https://h:1/mcp", "", help.unwrap()), plain);
+        assert_eq!(offered("https://h:1/mcp", AddressAdvice::UseHttp), plain);
     }
 }

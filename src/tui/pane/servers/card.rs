@@ -280,17 +280,15 @@ fn last_stderr(server: &ServerView, model: &Model) -> Option<Timestamp> {
 }
 
 /// Whether a reason says no more than the exit and how long the process had lived.
-fn is_said(reason: &str, exit: &str) -> bool {
-    !exit.is_empty()
-        && reason.strip_prefix(exit).is_some_and(|rest| {
-            rest.is_empty() || rest.starts_with(" after ") && !rest.contains(':')
-        })
+fn is_said(reason: &str, exit: &process::ExitView) -> bool {
+    reason == exit.describe() || reason == exit.describe_life()
 }
 
 fn down(server: &ServerView, glyphs: &Glyphs, doc: &mut Doc) {
     // The title has the exit; the reason is shown only if it adds to that.
-    let exit = server.exit.as_ref().map_or_else(String::new, process::ExitView::describe);
-    if let Some(reason) = server.reason.as_ref().filter(|r| !is_said(r, &exit)) {
+    let is_known =
+        |reason: &SafeText| server.exit.as_ref().is_some_and(|exit| is_said(reason, exit));
+    if let Some(reason) = server.reason.as_ref().filter(|reason| !is_known(reason)) {
         doc.text(2, reason, Role::Error);
     }
     if let Some(failed) = server.steps.iter().find(|step| step.status == StepStatus::Failed)
