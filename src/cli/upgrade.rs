@@ -1,6 +1,7 @@
 //! `upgrade` and `remove`: a newer version of a server, with what it changes in its tools, and the way
 //! back out of the file.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -412,30 +413,67 @@ pub fn remove(common: &Common, args: &RemoveArgs) -> CommandResult {
     Ok(ExitStatus::Ok)
 }
 
+/// The folder in the state folder that bundles are unpacked into.
+const BUNDLES_FOLDER: &str = "bundles";
+
 /// Deletes the folder that a bundle was unpacked into, when no other server uses it.
 fn forget_bundle(entry: &Value, stay: &[&(ServerName, Value)], env: &Environment) {
     let Some(folder) = entry.get("cwd").and_then(Value::as_str) else { return };
-    let bundles = env.state_dir.as_ref().map(|state| state.join("bundles"));
-    let is_own = Path::new(folder).parent() == bundles.as_deref() && bundles.is_some();
-    let is_used = stay.iter().any(|(_, other)| other.to_string().contains(folder));
-    if is_own && !is_used && std::fs::remove_dir_all(folder).is_ok() {
+    let Some(bundles) = env.state_dir.as_ref().map(|state| state.join(BUNDLES_FOLDER)) else {
+        return;
+    };
+    let path = Path::new(folder);
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
+    let is_used = || stay.iter().any(|(_, other)| names_bundle(other, name));
+    if path.parent() == Some(&*bundles) && !is_used() && std::fs::remove_dir_all(path).is_ok() {
         output::complain(&format!("removed {}", SafeText::line(folder)));
     }
 }
 
+/// Whether any text of an entry may lead into the folder of a bundle: by its whole path, by one with
+/// variables, or behind an option.
+fn names_bundle(entry: &Value, name: &str) -> bool {
+    let ends_name =
+        |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || "-_.".contains(c));
+    texts(entry).iter().any(|text| {
+        let parts: Vec<&str> = text.split(['/', '\\']).collect();
+        let is_here = |part: &str| part.strip_prefix(name).is_some_and(ends_name);
+        parts.windows(2).any(|two| two[0] == BUNDLES_FOLDER && is_here(two[1]))
+    })
+}
+
 /// Names the secrets that only the removed server used; they stay in the store.
 fn remind_of_secrets(entry: &Value, stay: &[&(ServerName, Value)]) {
-    let text = entry.to_string();
-    for (at, found) in text.match_indices("${secret:") {
-        let rest = &text[at + found.len()..];
-        let Some(name) = rest.split('}').next() else { continue };
-        let reference = format!("${{secret:{name}}}");
-        if !stay.iter().any(|(_, other)| other.to_string().contains(&reference)) {
-            let name = SafeText::line(name);
-            output::complain(&format!(
-                "the secret `{name}` is still in the store: `mcpdeck secret remove {name}`"
-            ));
+    let used: BTreeSet<&str> = stay.iter().flat_map(|(_, other)| secrets(other)).collect();
+    for name in secrets(entry).difference(&used) {
+        let name = SafeText::line(name);
+        output::complain(&format!(
+            "the secret `{name}` is still in the store: `mcpdeck secret remove {name}`"
+        ));
+    }
+}
+
+/// The names in `${secret:NAME}` and `${secret:NAME:-default}` of an entry.
+fn secrets(entry: &Value) -> BTreeSet<&str> {
+    const OPENING: &str = "${secret:";
+    let mut found = BTreeSet::new();
+    for text in texts(entry) {
+        for (at, _) in text.match_indices(OPENING).filter(|(at, _)| !text[..*at].ends_with('$')) {
+            if let Some((inside, _)) = text[at + OPENING.len()..].split_once('}') {
+                found.insert(inside.split_once(":-").map_or(inside, |(name, _)| name));
+            }
         }
+    }
+    found
+}
+
+/// The texts of a value, at any depth.
+fn texts(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(list) => list.iter().flat_map(texts).collect(),
+        Value::Object(map) => map.values().flat_map(texts).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
     }
 }
 
@@ -482,5 +520,37 @@ mod tests {
         assert!(!is_newer("1.0.0", "1.0") && !is_newer("1.0", "1.0.0"));
         assert!(!is_newer("1.0.0", "1.0.0"));
         assert!(is_newer("1.0.0-rc.2", "1.0.0-rc.1"));
+    }
+
+    #[test]
+    fn the_folder_of_a_bundle_stays_while_any_text_leads_into_it() {
+        let name = "notes-1.0-ab";
+        for text in [
+            "/state/bundles/notes-1.0-ab",
+            "/state/bundles/notes-1.0-ab/server/index.js",
+            "C:\\state\\bundles\\notes-1.0-ab\\server.exe",
+            "${userHome}/.local/state/mcpdeck/bundles/notes-1.0-ab/x",
+            "--root=/state/bundles/notes-1.0-ab/data",
+            "/state/bundles/notes-1.0-ab:/data:ro",
+        ] {
+            let entry = json!({"command": "node", "args": ["--quiet", {"env": text}]});
+            assert!(names_bundle(&entry, name), "{text}");
+        }
+        for text in [
+            "/state/bundles/notes-1.0-ab2",
+            "/state/bundles/notes-1.0-ab-2/server",
+            "/state/bundles/my-notes-1.0-ab",
+            "/state/bundles",
+            "notes-1.0-ab",
+        ] {
+            assert!(!names_bundle(&json!({"command": text}), name), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_named_once_however_it_is_written() {
+        let entry = json!({"env": {"A": "${secret:a}", "B": "x ${secret:a:-none}${secret:b \"c\"}"},
+            "args": ["$${secret:literal}", "${X:-${secret:inner}}", "${secret:open"]});
+        assert_eq!(secrets(&entry), ["a", "b \"c\"", "inner"].into());
     }
 }
