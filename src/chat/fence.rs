@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use crate::llm::{ToolCall, call_id};
+use base::text::cut;
 
 /// Opens and closes a block.
 const FENCE: &str = "```";
@@ -12,6 +13,9 @@ const FENCE: &str = "```";
 const TOOL_WORDS: [&str; 2] = ["tool", "tool_call"];
 /// The words after a fence that may open a call: only if a call stands in the block.
 const DATA_WORDS: [&str; 2] = ["json", ""];
+
+/// Most bytes behind a fence in which the words after it are looked for.
+const MAX_OPENING_BYTES: usize = 256;
 
 /// Where in an answer the reader is.
 #[derive(Debug, Default)]
@@ -27,6 +31,8 @@ enum FenceReading {
         opening: String,
         /// Whether it must be a call.
         is_tool: bool,
+        /// How far it was judged.
+        scan: BlockScan,
     },
     /// Behind a call: only further calls are read.
     Called,
@@ -48,9 +54,11 @@ enum FenceOpening {
 #[derive(Debug, Default)]
 pub struct Fence {
     reading: FenceReading,
-    /// What has come and is not decided yet; inside a block its content.
+    /// What has come and is not decided yet, behind `decided`; inside a block its content.
     rest: String,
-    /// Whether words stand before `rest` in its line.
+    /// How many bytes of `rest` are decided; they go when the chunk ends.
+    decided: usize,
+    /// Whether words stand before the undecided part in its line.
     is_mid_line: bool,
     /// Completed calls; malformed ones have a `problem`.
     pub calls: Vec<ToolCall>,
@@ -60,16 +68,13 @@ impl Fence {
     /// Processes the next chunk; returns the text outside of blocks.
     pub fn push(&mut self, chunk: &str) -> String {
         self.rest.push_str(chunk);
-        let mut text = String::new();
-        while self.step(&mut text, false) {}
-        text
+        self.read(false)
     }
 
     /// Ends the answer; returns the remaining text. An unclosed block becomes a call with a
     /// `problem`.
     pub fn finish(&mut self) -> String {
-        let mut text = String::new();
-        while self.step(&mut text, true) {}
+        let mut text = self.read(true);
         let rest = std::mem::take(&mut self.rest);
         match std::mem::take(&mut self.reading) {
             FenceReading::Block { is_tool: true, .. } => {
@@ -86,14 +91,27 @@ impl Fence {
         text
     }
 
+    /// Decides what can be decided; returns the text in it.
+    fn read(&mut self, is_end: bool) -> String {
+        let mut text = String::new();
+        while self.step(&mut text, is_end) {}
+        self.rest.drain(..std::mem::take(&mut self.decided));
+        text
+    }
+
+    /// What is not decided yet.
+    fn open_text(&self) -> &str {
+        &self.rest[self.decided..]
+    }
+
     /// Decides the next part; false if more has to come.
     fn step(&mut self, text: &mut String, is_end: bool) -> bool {
         match &self.reading {
             FenceReading::Cut => {
-                self.rest.clear();
+                self.decided = self.rest.len();
                 false
             }
-            FenceReading::Block { .. } => self.step_block(text, is_end),
+            FenceReading::Block { .. } => self.step_block(text),
             FenceReading::Text | FenceReading::Code | FenceReading::Called => {
                 self.step_text(text, is_end)
             }
@@ -102,10 +120,11 @@ impl Fence {
 
     fn step_text(&mut self, text: &mut String, is_end: bool) -> bool {
         let is_called = matches!(self.reading, FenceReading::Called);
-        let Some(at) = self.rest.find(FENCE) else {
+        let open = self.open_text();
+        let Some(at) = open.find(FENCE) else {
             // The beginning of a fence may stand at the end.
-            let held = self.rest.len() - self.rest.trim_end_matches('`').len();
-            let plain = self.rest.len() - held.min(FENCE.len() - 1);
+            let held = open.len() - open.trim_end_matches('`').len();
+            let plain = open.len() - held.min(FENCE.len() - 1);
             self.emit(text, plain);
             return false;
         };
@@ -114,7 +133,7 @@ impl Fence {
             return true;
         }
         let is_code = matches!(self.reading, FenceReading::Code);
-        match opening(&self.rest[FENCE.len()..], is_end) {
+        match opening(&self.open_text()[FENCE.len()..], is_end) {
             FenceOpening::Unknown => return false,
             FenceOpening::Tool(words) => self.open(words, true),
             FenceOpening::Data(words) if !is_code && !self.is_mid_line => self.open(words, false),
@@ -134,64 +153,73 @@ impl Fence {
     }
 
     fn open(&mut self, words: usize, is_tool: bool) {
-        let content = self.rest.split_off(FENCE.len() + words);
-        let opening = std::mem::replace(&mut self.rest, content);
-        self.reading = FenceReading::Block { opening, is_tool };
+        let length = FENCE.len() + words;
+        let opening = self.open_text()[..length].to_owned();
+        self.decided += length;
+        self.reading = FenceReading::Block { opening, is_tool, scan: BlockScan::default() };
     }
 
-    fn step_block(&mut self, text: &mut String, is_end: bool) -> bool {
-        let FenceReading::Block { opening, is_tool } = &self.reading else { return false };
-        let (opening, is_tool) = (opening.clone(), *is_tool);
-        let body = self.rest.trim_start();
-        if !is_tool && !body.is_empty() && !body.starts_with('{') {
-            return self.as_code(text, &opening);
+    fn step_block(&mut self, text: &mut String) -> bool {
+        let open = &self.rest[self.decided..];
+        let FenceReading::Block { opening, is_tool, scan } = &mut self.reading else {
+            return false;
+        };
+        let is_tool = *is_tool;
+        let found = scan.closing(open);
+        let may_be_call = is_tool || scan.first.is_none_or(|first| first == '{');
+        let closing = match found {
+            _ if !may_be_call => None,
+            Some(end) if !is_tool && !is_call(&open[..end]) => None,
+            Some(end) => Some(end),
+            None => return false,
+        };
+        if let Some(end) = closing {
+            self.calls.push(call(&open[..end]));
+            self.decided += end + FENCE.len();
+            self.reading = FenceReading::Called;
+        } else {
+            let opening = std::mem::take(opening);
+            self.as_code(text, &opening);
         }
-        let Some((end, after)) = closing(&self.rest, is_end) else { return false };
-        let rest = self.rest.split_off(after);
-        let mut block = std::mem::replace(&mut self.rest, rest);
-        if !is_tool && !is_call(&block[..end]) {
-            self.rest.insert_str(0, &block);
-            return self.as_code(text, &opening);
-        }
-        block.truncate(end);
-        self.calls.push(call(&block));
-        self.reading = FenceReading::Called;
         true
     }
 
     /// Gives a block that is no call back as text.
-    fn as_code(&mut self, text: &mut String, opening: &str) -> bool {
+    fn as_code(&mut self, text: &mut String, opening: &str) {
         if !self.calls.is_empty() {
             self.reading = FenceReading::Cut;
-            return true;
+            return;
         }
         text.push_str(opening);
         self.reading = FenceReading::Code;
         self.is_mid_line = true;
-        true
     }
 
     /// Gives the first bytes out as text, or cuts them behind a call.
     fn emit(&mut self, text: &mut String, length: usize) {
-        let rest = self.rest.split_off(length);
-        let plain = std::mem::replace(&mut self.rest, rest);
+        let plain = &self.rest[self.decided..self.decided + length];
         match plain.rfind('\n') {
             Some(at) => self.is_mid_line = !plain[at..].trim().is_empty(),
             None => self.is_mid_line |= !plain.trim().is_empty(),
         }
         if self.calls.is_empty() {
-            text.push_str(&plain);
+            text.push_str(plain);
         } else if !plain.trim().is_empty() {
             self.reading = FenceReading::Cut;
         }
+        self.decided += length;
     }
 }
 
 /// What a fence opens, by the text after it.
 fn opening(after: &str, is_end: bool) -> FenceOpening {
-    let end = after.find(['\n', '{']);
-    let words = after[..end.unwrap_or(after.len())].trim();
-    let length = end.unwrap_or(after.len());
+    let line = cut(after, MAX_OPENING_BYTES);
+    let end = line.find(['\n', '{']);
+    if end.is_none() && line.len() < after.len() {
+        return FenceOpening::Other;
+    }
+    let length = end.unwrap_or(line.len());
+    let words = line[..length].trim();
     if end.is_none() && !is_end {
         let may_be = TOOL_WORDS.iter().chain(&DATA_WORDS).any(|known| known.starts_with(words));
         return if may_be { FenceOpening::Unknown } else { FenceOpening::Other };
@@ -207,18 +235,73 @@ fn opening(after: &str, is_end: bool) -> FenceOpening {
     }
 }
 
-/// The end of a block's content and of its closing fence: a fence at the beginning of a line, or one
-/// behind complete JSON (fences also stand in texts that are arguments).
-fn closing(block: &str, is_end: bool) -> Option<(usize, usize)> {
-    block.match_indices(FENCE).find_map(|(at, _)| {
-        let line = block[..at].rfind('\n').map_or(0, |line| line + 1);
-        let is_first = line > 0 && block[line..at].trim().is_empty();
-        let after = at + FENCE.len();
-        // Three of four ticks do not close.
-        let is_whole = is_end || block.len() > after || !is_first || block.ends_with(FENCE);
-        let is_json = || serde_json::from_str::<Value>(&block[..at]).is_ok();
-        (is_whole && (is_first || is_json())).then_some((at, after))
-    })
+/// Looks for the end of a block whose content comes in parts, each byte of which is looked at once.
+///
+/// A block ends at a fence at the beginning of a line, or at one behind complete JSON (fences also
+/// stand in texts that are arguments). The first fence outside of a JSON text decides the latter:
+/// what follows it is no JSON any more.
+#[derive(Debug, Default)]
+struct BlockScan {
+    /// Up to where the content was looked at.
+    at: usize,
+    /// The first character that is no blank.
+    first: Option<char>,
+    /// Whether a line has ended.
+    is_later_line: bool,
+    /// Whether words stand in the line so far.
+    is_mid_line: bool,
+    /// Whether a JSON text is open, and a backslash was its last character.
+    is_text: bool,
+    is_escaped: bool,
+    /// Whether it is no JSON.
+    is_broken: bool,
+}
+
+impl BlockScan {
+    /// The end of the content, where its closing fence begins; `block` begins as it did before.
+    fn closing(&mut self, block: &str) -> Option<usize> {
+        while let Some(next) = block[self.at..].chars().next() {
+            if self.first.is_none() && !next.is_whitespace() {
+                self.first = Some(next);
+            }
+            if next == '`' {
+                let rest = &block[self.at..];
+                if rest.starts_with(FENCE) {
+                    if self.closes(&block[..self.at]) {
+                        return Some(self.at);
+                    }
+                    self.at += FENCE.len();
+                } else if FENCE.starts_with(rest) {
+                    // More of it may come.
+                    return None;
+                } else {
+                    self.at += next.len_utf8();
+                }
+                (self.is_mid_line, self.is_escaped) = (true, false);
+                continue;
+            }
+            if next == '\n' {
+                (self.is_later_line, self.is_mid_line) = (true, false);
+            }
+            self.is_mid_line |= !next.is_whitespace();
+            self.is_text ^= next == '"' && !self.is_escaped;
+            self.is_escaped = next == '\\' && self.is_text && !self.is_escaped;
+            self.at += next.len_utf8();
+        }
+        None
+    }
+
+    /// Whether a fence behind this content closes the block.
+    fn closes(&mut self, content: &str) -> bool {
+        if self.is_later_line && !self.is_mid_line {
+            return true;
+        }
+        if self.is_text || self.is_broken {
+            return false;
+        }
+        self.is_broken = serde_json::from_str::<Value>(content).is_err();
+        !self.is_broken
+    }
 }
 
 /// Whether a block that is only marked as data is a call: a name, arguments, and nothing else.
@@ -314,6 +397,21 @@ mod tests {
 
     const ANSWER: &str = "Let me see.\n``` text\n{\"a\": 1}\n```\n```tool\n{\"name\": \"a__b\", \"arguments\": {\"x\": 1}}\n```\nResult: 7\n```toolbox\n";
 
+    /// What blocks are made of.
+    const PARTS: &[&str] = &[
+        "```", "`", "\n", " ", "{", "}", "\"", "\\", "\"a\": ", "1", "[", "]", ",", "x", "\u{e4}",
+        "\u{a0}",
+    ];
+
+    /// The end of a block as it is defined, by a look at all that stands before each fence.
+    fn first_closing(block: &str) -> Option<usize> {
+        block.match_indices(FENCE).map(|(at, _)| at).find(|at| {
+            let before = &block[..*at];
+            let is_first = before.rfind('\n').is_some_and(|line| before[line..].trim().is_empty());
+            is_first || serde_json::from_str::<Value>(before).is_ok()
+        })
+    }
+
     fn read(chunks: &[&str]) -> (String, Vec<ToolCall>) {
         let mut fence = Fence::default();
         let mut text: String = chunks.iter().map(|chunk| fence.push(chunk)).collect();
@@ -377,7 +475,58 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_large_answer_full_of_fences_is_read_in_one_pass() {
+        const MAX_FENCES: usize = 20_000;
+        let page = "```rust\\nlet x = \\\"y\\\";\\n```\\n".repeat(MAX_FENCES);
+        let object = format!("{{\"name\": \"write\", \"arguments\": {{\"text\": \"{page}\"}}}}");
+        let answer = format!("```tool\n{object}```\n");
+        let parts: Vec<&str> =
+            answer.as_bytes().chunks(7).map(|b| str::from_utf8(b).unwrap()).collect();
+        for chunks in [&parts[..], &[&*answer]] {
+            let (text, calls) = read(chunks);
+            assert_eq!((text.as_str(), calls.len()), ("", 1));
+            assert_eq!(calls[0].problem, None);
+            let written =
+                calls[0].arguments["text"].as_str().map_or(0, |text| text.matches("```").count());
+            assert_eq!(written, 2 * MAX_FENCES);
+        }
+        // Fences that close nothing: in text, in a block that is no JSON, and without a line.
+        for answer in [
+            "a ``` b ".repeat(MAX_FENCES),
+            "``` ".repeat(MAX_FENCES),
+            format!("```py\n{}", "x ``` ".repeat(MAX_FENCES)),
+            format!("```json\n{{{}", "} ``` ".repeat(MAX_FENCES)),
+            format!(
+                "```json\n{{\"a\": [{}1]}} x{}",
+                "1,".repeat(MAX_FENCES),
+                " ```".repeat(MAX_FENCES)
+            ),
+            format!("```json\n{}", " ".repeat(10 * MAX_FENCES)),
+            format!("```{}", " ".repeat(10 * MAX_FENCES)),
+        ] {
+            let parts: Vec<&str> =
+                answer.as_bytes().chunks(7).map(|b| str::from_utf8(b).unwrap()).collect();
+            for chunks in [&parts[..], &[&*answer]] {
+                let (text, calls) = read(chunks);
+                assert!(text == answer && calls.is_empty(), "{}", &answer[..20]);
+            }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_block_ends_where_it_did_when_all_of_it_was_looked_at(
+            parts in prop::collection::vec(prop::sample::select(PARTS), 0..24),
+        ) {
+            let block = parts.concat();
+            let (mut scan, mut found) = (BlockScan::default(), None);
+            for end in (0..=block.len()).filter(|end| block.is_char_boundary(*end)) {
+                found = found.or_else(|| scan.closing(&block[..end]));
+            }
+            prop_assert_eq!(found, first_closing(&block));
+        }
+
         #[test]
         fn a_block_is_the_same_wherever_the_chunks_are_split(cuts in prop::collection::vec(0..ANSWER.len(), 0..40)) {
             let mut cuts = cuts;
