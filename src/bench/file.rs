@@ -22,14 +22,19 @@ use crate::fuzz::{FuzzSettings, MAX_FUZZ_CASES, fuzz_problems};
 use crate::paths::{read_mask, read_path};
 use crate::value::references;
 use base::LogLevel;
+use base::atomic::Readers;
 use base::pointer::child_pointer;
 use base::text::nearest;
+use base::text::path::spelled;
 use check::expect::{ExpectedCall, NamedCall, ResultExpectation, no_pattern, present};
-use config::Position;
-use deck::{AskedKind, ScriptedAnswer, WrittenText};
+use config::{Position, put_member};
+use deck::{AskedKind, ScriptedAnswer, WrittenText, edit_file};
 
 /// Name of the file beside `mcp.json`.
 pub const TESTS_FILE: &str = "mcp.tests.json";
+
+/// What a file without a suite says.
+const EMPTY_FILE: &str = "{\n  \"suites\": {}\n}\n";
 
 /// The file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -462,6 +467,30 @@ impl LoadedTests {
         Self::from_text(path, WrittenText::new(path, text))
     }
 
+    /// Changes one suite of a file, created if missing: under a lock, and with the rest of the text
+    /// unchanged. `change` says whether there is anything to write.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, or every problem in it; it is then unchanged.
+    pub fn change_suite(
+        path: &Path,
+        name: &str,
+        change: impl FnOnce(&mut TestSuite) -> bool,
+    ) -> Result<(), String> {
+        edit_file(path, Readers::Default, |text| {
+            let text = text.unwrap_or(EMPTY_FILE);
+            let kept = Self::parse(path, text)?.file.suites.shift_remove(name);
+            let mut suite = kept.unwrap_or_default();
+            if !change(&mut suite) {
+                return Ok(None);
+            }
+            let value = serde_json::to_value(&suite).map_err(|error| error.to_string())?;
+            let edited = put_member(text, "suites", name, &value);
+            let fixed = || format!("{}: `suites` cannot be changed", spelled(path));
+            edited.map(Some).ok_or_else(fixed)
+        })
+    }
+
     fn from_text(path: &Path, text: WrittenText) -> Result<Self, String> {
         text.whole()?;
         let file: TestFile = text.decode()?;
@@ -678,5 +707,38 @@ mod tests {
         assert!(wrong("{\"suite\": {}}").contains("t.json:1:"));
         assert!(wrong("{\"suites\": {\"a\": {}, \"a\": {}}}").contains("given twice"));
         assert!(wrong("").contains("empty"));
+    }
+
+    #[test]
+    fn a_suite_is_changed_and_the_rest_of_the_file_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("t.json");
+        let read = || std::fs::read_to_string(&path).expect("there");
+        let tag = |name: &str, tag: &str| {
+            LoadedTests::change_suite(&path, name, |suite| {
+                suite.tags.push(tag.to_owned());
+                true
+            })
+        };
+        tag("a", "new").expect("a new file");
+        assert!(read().contains("\"new\""), "{}", read());
+        let ours = "{ // ours\n  \"suites\": {\n    // why\n    \"b\": { \"steps\": [] }\n  }\n}\n";
+        std::fs::write(&path, ours).expect("writable");
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                scope.spawn(move || tag("b", &n.to_string()).expect("changed"));
+            }
+        });
+        let tests = LoadedTests::load(&path).expect("a file");
+        assert_eq!(tests.file.suites["b"].tags.len(), 8, "none is lost");
+        assert!(read().contains("{ // ours") && read().contains("// why"), "{}", read());
+        for broken in [&b"{\"suites\": [1]}"[..], b"", b"{\"suites\": {}} \xff"] {
+            std::fs::write(&path, broken).expect("writable");
+            assert!(tag("b", "x").is_err(), "{broken:?}");
+            assert_eq!(std::fs::read(&path).expect("there"), broken);
+        }
+        std::fs::write(&path, ours).expect("writable");
+        LoadedTests::change_suite(&path, "b", |_| false).expect("nothing to do");
+        assert_eq!(read(), ours);
     }
 }

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 
 use super::args::{Common, OneServer};
-use super::check::{policy_files, summarise, writable, write_file, write_report};
+use super::check::{policy_files, summarise, writable, write_report};
 use super::output::{self, ExitStatus};
 use super::{deck, load, operate, signals};
 use crate::telemetry::Telemetry;
 use ::bench::coverage::coverage;
-use ::bench::file::{LoadedTests, TESTS_FILE, TestSuite};
+use ::bench::file::{LoadedTests, TESTS_FILE, TestStep};
 use ::bench::fuzz::{
     DEFAULT_CALL_TIMEOUT, DEFAULT_CASES, DEFAULT_SEED, FuzzPlan, FuzzReport, FuzzSettings,
     FuzzedTool, MAX_FUZZ_CASES, folder_of, fuzz,
@@ -28,7 +28,8 @@ use ::bench::{BenchReport, init};
 use ::check::report::{ReportFormat, Style};
 use ::check::run::CheckSignals;
 use ::check::{CheckVerdict, Severity};
-use ::deck::{SavedCall, SavedCalls};
+use ::deck::{SavedCall, SavedCalls, edit_file};
+use base::atomic::Readers;
 use base::file::is_there;
 use base::human::count;
 use base::state::StateFile;
@@ -538,10 +539,6 @@ fn recorded_runs(args: &TestArgs, file: &Path) -> Result<::bench::eval::Cassette
     Ok(tape)
 }
 
-/// Largest file of a policy that is changed, in bytes.
-#[cfg(feature = "chat")]
-const MAX_POLICY_BYTES: u64 = 4 << 20;
-
 /// Writes descriptions that helped as overlays of a profile.
 #[cfg(feature = "chat")]
 fn write_overlays(
@@ -564,19 +561,23 @@ fn write_overlays(
             "the policy is in {place}: add this to `overlays` of the profile there:\n{overlays}"
         ));
     }
-    let read = base::file::read_text(&path, MAX_POLICY_BYTES);
-    let read = read.map_err(|error| format!("{}: {error}", spelled(&path)))?;
-    let written = match &read {
-        Some(_) => ::deck::WrittenText::load(&path)?.value()?,
-        None => serde_json::Value::Null,
-    };
-    let text = read.unwrap_or_else(|| "{\n  \"profiles\": {}\n}\n".to_owned());
-    let mut value = written["profiles"][profile].clone();
-    if !value.is_object() {
-        value = serde_json::json!({});
-    }
-    let mut overlays = value["overlays"].as_array().cloned().unwrap_or_default();
-    let new = advice.overlays();
+    edit_file(&path, Readers::Default, |text| {
+        let text = text.unwrap_or("{\n  \"profiles\": {}\n}\n");
+        let written = ::deck::WrittenText::new(&path, text).value()?;
+        let value = with_overlays(written["profiles"][profile].clone(), advice.overlays());
+        let edited = config::put_member(text, "profiles", profile, &value);
+        let fixed = || format!("{}: `profiles` cannot be changed", spelled(&path));
+        edited.map(Some).ok_or_else(fixed)
+    })?;
+    output::complain(&format!("wrote overlays of the profile `{profile}` to {}", spelled(&path)));
+    Ok(())
+}
+
+/// A profile with further overlays.
+#[cfg(feature = "chat")]
+fn with_overlays(profile: serde_json::Value, new: Vec<serde_json::Value>) -> serde_json::Value {
+    let mut profile = if profile.is_object() { profile } else { serde_json::json!({}) };
+    let mut overlays = profile["overlays"].as_array().cloned().unwrap_or_default();
     // One that describes the tool, and nothing else, gives way.
     overlays.retain(|old| {
         let is_description =
@@ -584,13 +585,8 @@ fn write_overlays(
         !(is_description && new.iter().any(|new| new["tool"] == old["tool"]))
     });
     overlays.extend(new);
-    value["overlays"] = overlays.into();
-    let edited = config::put_member(&text, "profiles", profile, &value);
-    let edited =
-        edited.ok_or_else(|| format!("{}: `profiles` cannot be changed", spelled(&path)))?;
-    write_file(&path, &edited)?;
-    output::complain(&format!("wrote overlays of the profile `{profile}` to {}", spelled(&path)));
-    Ok(())
+    profile["overlays"] = overlays.into();
+    profile
 }
 
 /// The runs of an evaluation, and what is advised after them.
@@ -746,11 +742,7 @@ const FUZZ_SUITE: &str = "fuzz";
 /// Writes each finding as a saved call and as a step that fails as long as the fault is there.
 fn save(found: &FuzzReport, path: &Path, calls: &Path) -> Result<usize, String> {
     let serious = || found.findings.iter().filter(|finding| finding.severity > Severity::Note);
-    let mut suite = TestSuite::default();
-    if is_there(path) {
-        let kept = LoadedTests::load(path)?.file.suites.shift_remove(FUZZ_SUITE);
-        suite = kept.unwrap_or_default();
-    }
+    let mut steps = Vec::new();
     let mut saved = 0;
     for finding in serious() {
         let last = finding.calls.len().saturating_sub(1);
@@ -762,24 +754,17 @@ fn save(found: &FuzzReport, path: &Path, calls: &Path) -> Result<usize, String> 
             made.force = true;
             SavedCalls::put(calls, &name, made)?;
             saved += 1;
-            let Some(mut step) = init::step_of_finding(finding, call, index == last) else {
-                continue;
-            };
-            step.name = Some(name);
+            let step = init::step_of_finding(finding, call, index == last);
+            steps.extend(step.map(|step| TestStep { name: Some(name), ..step }));
+        }
+    }
+    LoadedTests::change_suite(path, FUZZ_SUITE, |suite| {
+        for step in steps {
             suite.steps.retain(|other| other.name != step.name);
             suite.steps.push(step);
         }
-    }
-    if saved > 0 {
-        let value = serde_json::to_value(&suite).map_err(|error| error.to_string())?;
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let text =
-            if text.trim().is_empty() { "{\n  \"suites\": {}\n}\n".to_owned() } else { text };
-        let edited = config::put_member(&text, "suites", FUZZ_SUITE, &value);
-        let edited =
-            edited.ok_or_else(|| format!("{}: `suites` cannot be changed", spelled(path)))?;
-        write_file(path, &edited)?;
-    }
+        saved > 0
+    })?;
     Ok(saved)
 }
 
@@ -831,8 +816,9 @@ fn write_first(
     (saved, recorded): (&SavedCalls, &[RecordedCall]),
 ) -> Result<ExitStatus, String> {
     let shown = spelled(path);
+    let exists = || format!("{shown} exists; remove it first, or name another file");
     if is_there(path) {
-        return Err(format!("{shown} exists; remove it first, or name another file"));
+        return Err(exists());
     }
     let made = signals::block_on(async |signals| {
         let opening = Box::pin(BenchStage::open(source));
@@ -856,7 +842,10 @@ fn write_first(
         output::complain("the servers offer nothing that could be tested");
         return Ok(ExitStatus::Unavailable);
     }
-    write_file(path, &(json::pretty(&file) + "\n"))?;
+    edit_file(path, Readers::Default, |text| match text {
+        None => Ok(Some(json::pretty(&file) + "\n")),
+        Some(_) => Err(exists()),
+    })?;
     let steps = || file.suites.values().flat_map(|suite| &suite.steps);
     let idle = steps().filter(|step| step.skip.is_some()).count();
     output::complain(&format!(

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::args::{Common, OneServer};
 use super::bench::FailedSuites;
-use super::check::{policy_files, write_file};
+use super::check::policy_files;
 use super::{deck, operate};
 use ::bench::coverage::{CoverageReport, CoveredPart, MadeCall, coverage};
 use ::bench::file::{LoadedTests, StepTarget, TESTS_FILE, TestStep, TestSuite};
@@ -327,38 +327,26 @@ fn coverage_views(report: &CoverageReport) -> Vec<CoverageView> {
 
 /// Adds calls to the suite of the dashboard, each once, and says how many.
 fn add(path: &Path, steps: Vec<NewStep>) -> Result<SuiteNews, String> {
-    let mut suite = TestSuite::default();
-    if is_there(path) {
-        let kept = LoadedTests::load(path)?.file.suites.shift_remove(DASHBOARD_SUITE);
-        suite = kept.unwrap_or_default();
-    }
-    let before = suite.steps.len();
     let alone = match steps.as_slice() {
         [one] => Some((one.words(), one.lacks())),
         _ => None,
     };
-    for step in steps {
-        let step = init::step_of_call(&step.call, step.is_error);
-        if !suite.steps.contains(&step) {
-            suite.steps.push(step);
+    let mut added = 0;
+    LoadedTests::change_suite(path, DASHBOARD_SUITE, |suite| {
+        for step in steps {
+            let step = init::step_of_call(&step.call, step.is_error);
+            if !suite.steps.contains(&step) {
+                suite.steps.push(step);
+                added += 1;
+            }
         }
-    }
-    let added = suite.steps.len() - before;
+        added > 0
+    })?;
     let shown = spelled(path);
     if added == 0 {
         let text = format!("nothing to add: the suite {DASHBOARD_SUITE} of {shown} has it");
         return Ok(SuiteNews::Done(SafeText::line(&text)));
     }
-    let value = serde_json::to_value(&suite).map_err(|error| error.to_string())?;
-    let text = if is_there(path) {
-        std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?
-    } else {
-        String::new()
-    };
-    let text = if text.trim().is_empty() { "{\n  \"suites\": {}\n}\n".to_owned() } else { text };
-    let edited = config::put_member(&text, "suites", DASHBOARD_SUITE, &value);
-    let edited = edited.ok_or_else(|| format!("{shown}: `suites` cannot be changed"))?;
-    write_file(path, &edited)?;
     let (words, lacks) = match alone {
         Some((words, lacks)) => (words.to_string(), lacks),
         None => (count(added, "step").to_string(), String::new()),

@@ -14,16 +14,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::files;
+use crate::files::edit_file;
 use crate::written::WrittenText;
 use base::SafeText;
-use base::atomic::alone;
+use base::atomic::Readers;
+use base::text::json::pretty;
 use config::put_element;
 use protocol::{Answer, RequestKind, RpcCode};
 use schema::{SchemaVerdict, Validator};
-
-/// Largest file that is read, in bytes.
-const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Name of the file beside `mcp.json`.
 pub const FILE_NAME: &str = "mcp.answers.json";
@@ -249,16 +247,18 @@ impl Answers {
     /// # Errors
     /// Names the file and what is wrong with it; the file is then unchanged.
     pub fn put(path: &Path, answer: ScriptedAnswer) -> Result<Self, String> {
-        alone(path, || {
-            let mut all = Self::load(path)?;
+        let mut all = Self::default();
+        edit_file(path, Readers::Owner, |text| {
+            if let Some(text) = text {
+                all = WrittenText::new(path, text).decode()?;
+            }
             let value = serde_json::to_value(&answer).map_err(|error| error.to_string())?;
             let place = all.place(&answer);
             all.set(answer);
-            files::put(path, MAX_FILE_BYTES, &all, |text| {
-                put_element(text, "answers", place, &value)
-            })?;
-            Ok(all)
-        })
+            let edited = text.and_then(|text| put_element(text, "answers", place, &value));
+            Ok(Some(edited.unwrap_or_else(|| pretty(&all) + "\n")))
+        })?;
+        Ok(all)
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
         };
         answers.set(named("no"));
         answers.set(named("yes"));
-        files::save(&file, &answers).expect("writable");
+        std::fs::write(&file, pretty(&answers)).expect("writable");
         let text = std::fs::read_to_string(&file).expect("there");
         std::fs::write(&file, format!("// ours\n{text}")).expect("writable");
         let other = ScriptedAnswer { kind: Some(AskedKind::Roots), ..named("roots") };

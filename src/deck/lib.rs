@@ -51,7 +51,7 @@ pub use elicitation::{
     AskedForm, Asks, ElicitationReading, MAX_FORM_FIELDS, UrlReading, accepted_form,
     read_elicitation, read_url,
 };
-pub use files::{load_json, parse_json};
+pub use files::{edit_file, load_json, parse_json};
 pub use handle::{Alongside, Deck, DeckBuilder};
 pub use history::{FormDraft, History, HistoryEntry, HistoryRecord};
 pub use keyring::{Keyring, ProgramFailure, query_program, run_program};

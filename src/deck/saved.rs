@@ -17,15 +17,13 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::files;
+use crate::files::edit_file;
 use crate::written::WrittenText;
-use base::atomic::alone;
+use base::atomic::Readers;
 use base::pointer::child_pointer;
+use base::text::json::pretty;
 use base::text::nearest;
 use config::put_member;
-
-/// Largest file that is read, in bytes.
-const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Name of the file beside `mcp.json`.
 pub const SAVED_CALLS_FILE: &str = "mcp.calls.json";
@@ -174,11 +172,13 @@ impl SavedCalls {
     /// # Errors
     /// Names the file and what is wrong with it; the file is then unchanged.
     pub fn put(path: &Path, name: &str, call: SavedCall) -> Result<(), String> {
-        alone(path, || {
-            let mut all = Self::load(path)?;
+        edit_file(path, Readers::Owner, |text| {
+            let read = |text| Self::from_written(&WrittenText::new(path, text));
+            let mut all = text.map(read).transpose()?.unwrap_or_default();
             let value = serde_json::to_value(&call).map_err(|error| error.to_string())?;
             all.set(name, call);
-            files::put(path, MAX_FILE_BYTES, &all, |text| put_member(text, "calls", name, &value))
+            let edited = text.and_then(|text| put_member(text, "calls", name, &value));
+            Ok(Some(edited.unwrap_or_else(|| pretty(&all) + "\n")))
         })
     }
 }
@@ -205,7 +205,7 @@ mod tests {
                 force: true,
             },
         );
-        files::save(&path, &saved).expect("writable");
+        std::fs::write(&path, pretty(&saved)).expect("writable");
         let loaded = SavedCalls::load(&path).expect("readable");
         assert_eq!(loaded, saved);
         assert_eq!(
@@ -255,10 +255,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let path = dir.path().join(SAVED_CALLS_FILE);
         let mode = || std::fs::metadata(&path).expect("there").permissions().mode() & 0o777;
-        files::save(&path, &SavedCalls::default()).expect("writable");
+        SavedCalls::put(&path, "a", SavedCall::tool("a.t", &json!({}))).expect("writable");
         assert_eq!(mode(), 0o600);
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("set");
-        files::save(&path, &SavedCalls::default()).expect("writable");
+        SavedCalls::put(&path, "a", SavedCall::tool("a.t", &json!({}))).expect("writable");
         assert_eq!(mode(), 0o644);
     }
 
