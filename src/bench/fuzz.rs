@@ -6,6 +6,7 @@ mod plan;
 mod report;
 mod sequences;
 mod smaller;
+mod targets;
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -34,6 +35,7 @@ pub use report::{FuzzCall, FuzzFinding, FuzzReport, FuzzedTool};
 
 use leaks::leak;
 use smaller::smaller_values;
+use targets::FuzzTargets;
 
 /// Most findings of one kind and tool that are reported one by one.
 const MAX_FINDINGS_PER_TOOL: usize = 8;
@@ -48,7 +50,13 @@ pub async fn fuzz(
 ) -> FuzzReport {
     let mut report = FuzzReport { seed: plan.seed, ..FuzzReport::default() };
     let mut spent = Duration::ZERO;
-    report.failed = plan.unknown_servers();
+    let mut targets = match FuzzTargets::new(plan) {
+        Ok(targets) => targets,
+        Err(error) => {
+            report.failed.insert("fuzz".to_owned(), error.to_string());
+            return report;
+        }
+    };
     let servers: Vec<ServerName> = plan.source.config.servers.keys().cloned().collect();
     let owners: Vec<Option<ServerName>> =
         plan.tools.iter().map(|name| plan.source.owner(name)).collect();
@@ -74,8 +82,12 @@ pub async fn fuzz(
                 continue;
             }
         };
+        if let Some(seen) = probe.host().snapshot().servers.get(&server) {
+            targets.see(&server, &seen.capabilities);
+        }
         let mut fuzzer = Fuzzer {
             plan,
+            targets: &targets,
             secrets: Vec::new(),
             server: &server,
             probe,
@@ -90,6 +102,10 @@ pub async fn fuzz(
         report.calls += probe.calls;
         spent += probe.spent;
         probe.close(signals).await;
+    }
+    report.failed.extend(targets.unmatched());
+    if !report.tools.is_empty() {
+        report.failed.extend(targets.unmatched_tools());
     }
     report.calls_per_second = report.calls as f64 / spent.as_secs_f64().max(f64::EPSILON);
     report.findings.sort_by(|a, b| {
@@ -108,6 +124,7 @@ struct CaseVerdict {
 
 struct Fuzzer<'a> {
     plan: &'a FuzzPlan,
+    targets: &'a FuzzTargets<'a>,
     /// The secrets of its entry, which no error may show.
     secrets: Vec<Secret>,
     server: &'a ServerName,
@@ -161,15 +178,14 @@ impl Fuzzer<'_> {
         let Some(seen) = view.servers.get(self.server) else { return };
         let tools = seen.capabilities.tools.clone();
         self.discovery(seen);
-        self.unknown_tools(&tools);
         self.mark = self.probe.mark();
         let mut accepted: Vec<ToolRun> = Vec::new();
         for tool in &tools {
-            let full = canonical_name(self.server, &tool.name);
-            if !self.plan.takes(&full) {
+            if !self.targets.takes(self.server, &tool.name) {
                 continue;
             }
-            if let Some(why) = self.plan.refusal(&full, tool) {
+            let full = canonical_name(self.server, &tool.name);
+            if let Some(why) = self.targets.refusal(self.server, tool) {
                 let note = Some(why.to_owned());
                 self.report.tools.push(FuzzedTool { tool: full, note, ..FuzzedTool::default() });
                 continue;
@@ -191,7 +207,8 @@ impl Fuzzer<'_> {
         let _ = self.probe.answers().await;
         (self.violations, self.mark) = (self.probe.violations(), self.probe.mark());
         let maker = CaseMaker::new(&tool.input_schema);
-        let seeded = self.plan.settings.seeds.get(&full).map(|map| Value::Object(map.clone()));
+        let seeded = self.targets.seed(self.server, &tool.name);
+        let seeded = seeded.map(|arguments| Value::Object(arguments.clone()));
         let mut entry = FuzzedTool { tool: full.clone(), ..FuzzedTool::default() };
         let is_seeded = seeded.is_some();
         let Some(smallest) = seeded.or_else(|| maker.smallest()) else {
@@ -885,9 +902,9 @@ impl Fuzzer<'_> {
 
     /// Whether what the tool claims of itself is true, where the file says how that can be seen.
     async fn claims(&mut self, tool: &Tool, run: &ToolRun) {
-        let Some(observer) = self.plan.settings.claims.get(&run.full).cloned() else { return };
+        let Some((observer, look)) = self.targets.claim(self.server, &run.name) else { return };
         let seen = |end: CallEnd| end.into_outcome().map(|outcome| value_of(&outcome.result));
-        let look = Value::Object(observer.arguments.clone());
+        let look = Value::Object(look.clone());
         if self.probe.restart().await.is_err() {
             return;
         }
@@ -896,10 +913,10 @@ impl Fuzzer<'_> {
             if round > 0 {
                 let _ = self.probe.call(&run.name, &run.smallest.clone()).await;
             }
-            states.push(seen(self.probe.call(observer.name(self.server), &look).await));
+            states.push(seen(self.probe.call(observer, &look).await));
         }
         let [Some(before), Some(once), Some(twice)] = states.as_slice() else { return };
-        let shown = brief(&observer.tool, 60);
+        let shown = brief(observer, 60);
         let broken = if tool.hints.read_only == Some(true) && before != once {
             Some(format!("it is annotated read-only, and changes what `{shown}` shows"))
         } else if tool.hints.idempotent == Some(true) && once != twice {

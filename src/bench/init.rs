@@ -13,7 +13,7 @@ use base::ServerName;
 use check::expect::{ExpectedCall, ResultExpectation};
 use check::subject::brief;
 use deck::{SavedCall, SavedCalls, SavedTarget};
-use host::{HostView, canonical_name};
+use host::{HostView, canonical_name, split_name};
 use protocol::Tool;
 
 /// Why a step for a tool that may change something is not made at first.
@@ -93,8 +93,7 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
             let SavedTarget::Tool { tool } = &call.target else { return None };
             Some((name, tool))
         }) {
-            let own = tool.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('.'));
-            let Some(own) = own else { continue };
+            let Some((_, own)) = split_name(tool, [name.as_str()]) else { continue };
             called.insert(own.to_owned());
             suite.steps.push(TestStep {
                 name: Some(format!("saved call {call}")),

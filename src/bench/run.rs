@@ -18,7 +18,7 @@ use crate::judge::{judge_error, judge_outcome, settled};
 use crate::outcome::{BenchReport, StepReport, StepVerdict, SuiteReport};
 use crate::snapshot::Snapshots;
 use crate::stage::{BenchSource, BenchStage, object, options};
-use crate::value::{StepValues, is_match, resolved, resolved_map};
+use crate::value::{StepValues, resolved, resolved_map};
 use base::text::nearest;
 use base::{LogRecord, LogSource, ServerName};
 use check::expect::{lack, value_of};
@@ -55,10 +55,16 @@ pub struct SuiteChoice {
 impl SuiteChoice {
     /// Whether a suite is chosen.
     pub fn takes(&self, name: &str, suite: &TestSuite) -> bool {
-        let named = self.names.is_empty() || self.names.iter().any(|glob| is_match(glob, name));
+        let named = self.names.is_empty() || self.names.iter().any(|glob| names_suite(glob, name));
         let tagged = self.tags.is_empty() || self.tags.iter().any(|tag| suite.tags.contains(tag));
         named && tagged && self.only.as_ref().is_none_or(|only| only.contains(name))
     }
+}
+
+/// Whether a text names a suite: by its name, or by a glob that matches it.
+pub fn names_suite(text: &str, suite: &str) -> bool {
+    let glob = || globset::Glob::new(text);
+    text == suite || glob().is_ok_and(|glob| glob.compile_matcher().is_match(suite))
 }
 
 /// Everything a run needs.

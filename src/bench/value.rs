@@ -9,12 +9,6 @@ use base::text::nearest;
 /// The values of the steps that were made so far, by their ids.
 pub type StepValues = HashMap<String, Value>;
 
-/// Whether a name matches a glob; a text that is no glob matches itself alone.
-pub fn is_match(pattern: &str, name: &str) -> bool {
-    let glob = || globset::Glob::new(pattern);
-    pattern == name || glob().is_ok_and(|glob| glob.compile_matcher().is_match(name))
-}
-
 /// One reference in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepReference {

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
-use globset::{Glob, GlobMatcher};
 use serde_json::{Value, json};
 
 use super::args::Common;
@@ -15,6 +14,7 @@ use ::deck::{AuditPlace, AuditReport, load_policy, read_audit, verify_audit};
 use base::SafeText;
 use base::human::{Dur, count};
 use base::text::path::spelled;
+use host::{NamePatterns, Reading, split_name};
 
 /// `mcpdeck audit`
 #[derive(Debug, Args)]
@@ -55,11 +55,11 @@ pub struct ShowArgs {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
     /// Only these callers, a glob (gateway:*).
-    #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
-    pub caller: Option<Glob>,
+    #[arg(long, value_name = "GLOB", value_parser = parse_patterns)]
+    pub caller: Option<NamePatterns>,
     /// Only these targets, a glob over server.tool, or over URIs.
-    #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
-    pub target: Option<Glob>,
+    #[arg(long, value_name = "GLOB", value_parser = parse_patterns)]
+    pub target: Option<NamePatterns>,
     /// Only those that were not permitted.
     #[arg(long)]
     pub refused: bool,
@@ -71,8 +71,16 @@ pub struct ShowArgs {
 /// Most calls without an end that are remembered while a log is read.
 const MAX_OPEN_CALLS: usize = 100_000;
 
-fn parse_glob(text: &str) -> Result<Glob, String> {
-    Glob::new(text).map_err(|error| error.to_string())
+fn parse_patterns(text: &str) -> Result<NamePatterns, String> {
+    NamePatterns::parse(text).map_err(|error| error.to_string())
+}
+
+/// Whether a pattern matches the target of an event: a URI, or a tool as the caller spelled it. The
+/// log does not say where the name of its server ends.
+fn is_target(pattern: &NamePatterns, target: &str) -> bool {
+    let split = |(at, _)| split_name(target, [target.get(..at)?]);
+    let is_match = |(server, name)| pattern.is_match(server, name, Reading::Wide);
+    pattern.is_match_text(target) || target.char_indices().filter_map(split).any(is_match)
 }
 
 /// `mcpdeck audit`
@@ -142,11 +150,8 @@ fn verified(report: &AuditReport, json: bool) -> ExitStatus {
 
 /// The last events that fit: one for each call.
 fn selected(file: &std::path::Path, show: &ShowArgs) -> Result<VecDeque<Value>, String> {
-    let matcher = |glob: &Option<Glob>| glob.as_ref().map(Glob::compile_matcher);
-    let (caller, target) = (matcher(&show.caller), matcher(&show.target));
-    let fits = |glob: &Option<GlobMatcher>, value: &Value| {
-        glob.as_ref().is_none_or(|glob| glob.is_match(value.as_str().unwrap_or_default()))
-    };
+    let is_caller = |caller: &str| show.caller.as_ref().is_none_or(|of| of.is_match_text(caller));
+    let is_target = |target: &str| show.target.as_ref().is_none_or(|of| is_target(of, target));
     let mut found: VecDeque<(u64, Value)> = VecDeque::new();
     // Calls without an end so far, by the program and the number of the call.
     let mut open: HashMap<(String, u64), u64> = HashMap::new();
@@ -164,8 +169,8 @@ fn selected(file: &std::path::Path, show: &ShowArgs) -> Result<VecDeque<Value>, 
             }
             _ => {}
         }
-        let is_wanted = fits(&caller, &event["caller"])
-            && fits(&target, &event["target"])
+        let is_wanted = is_caller(event["caller"].as_str().unwrap_or_default())
+            && is_target(event["target"].as_str().unwrap_or_default())
             && !(show.refused && event["allowed"] != false);
         if is_wanted {
             found.push_back((seq, event));
@@ -226,7 +231,7 @@ mod tests {
         let lines = all.map(|line| line.to_string()).join("\n");
         std::fs::write(&file, lines + "\n").expect("written");
         let show = |caller: Option<&str>, refused, last| {
-            let caller = caller.map(|glob| Glob::new(glob).expect("a glob"));
+            let caller = caller.map(|glob| parse_patterns(glob).expect("a glob"));
             let show = ShowArgs { file: None, caller, target: None, refused, last };
             let found = selected(&file, &show).expect("read");
             found.iter().map(|event| event["seq"].as_u64().expect("a number")).collect::<Vec<_>>()
@@ -235,5 +240,21 @@ mod tests {
         assert_eq!(show(None, false, 1), [4]);
         assert_eq!(show(Some("gateway:*"), false, 50), [2, 4]);
         assert_eq!(show(None, true, 50), [4]);
+    }
+
+    #[test]
+    fn a_target_is_found_by_any_spelling_of_the_pattern_and_of_the_caller() {
+        let is_match = |pattern, target| is_target(&parse_patterns(pattern).expect("one"), target);
+        for target in ["git.push", "git/push", "git__push", "git:push"] {
+            for pattern in ["git.push", "git/p*", "git:push", "git__push", "*.push", "git.*"] {
+                assert!(is_match(pattern, target), "{pattern} {target}");
+            }
+            for pattern in ["git.pull", "gi/p*", "svn__*"] {
+                assert!(!is_match(pattern, target), "{pattern} {target}");
+            }
+        }
+        assert!(is_match("my.files/read", "my.files.read"));
+        assert!(is_match("file:///notes/*", "file:///notes/a.md"));
+        assert!(!is_match("file:///other/*", "file:///notes/a.md"));
     }
 }

@@ -19,10 +19,9 @@ use ::bench::fuzz::{
 use ::bench::init::RecordedCall;
 use ::bench::outcome::{BenchStyle, human};
 use ::bench::page::html;
-use ::bench::run::{self, BenchEvent, BenchPlan, SuiteChoice};
+use ::bench::run::{self, BenchEvent, BenchPlan, SuiteChoice, names_suite};
 use ::bench::snapshot::Snapshots;
 use ::bench::stage::{BenchSource, BenchStage};
-use ::bench::value::is_match;
 use ::bench::watch::{SavedSource, SavedWatch};
 use ::bench::{BenchReport, init};
 use ::check::report::{ReportFormat, Style};
@@ -95,7 +94,7 @@ pub struct TestArgs {
     #[arg(long, value_name = "TOOL", num_args = 0..=1, require_equals = true, help_heading = "Fuzzing")]
     pub fuzz: Option<Vec<String>>,
     /// Also call tools that match and are not annotated read-only; globs (`notes.*`).
-    #[arg(long, value_name = "GLOB", requires = "fuzz", help_heading = "Fuzzing")]
+    #[arg(long, value_name = "GLOB", requires = "fuzz", value_parser = super::grants::parse_glob, help_heading = "Fuzzing")]
     pub allow: Vec<String>,
     /// Seed of the cases: the same seed makes the same calls.
     #[arg(long, value_name = "N", requires = "fuzz", default_value_t = DEFAULT_SEED, help_heading = "Fuzzing")]
@@ -792,7 +791,7 @@ fn chosen(tests: &LoadedTests, choice: &SuiteChoice, args: &TestArgs) -> Result<
         return Err(format!("no suite has the tag `{tag}`; {there}"));
     }
     let names: Vec<&str> = file.suites.keys().map(String::as_str).collect();
-    let is_known = |name: &String| names.iter().any(|suite| is_match(name, suite));
+    let is_known = |name: &String| names.iter().any(|suite| names_suite(name, suite));
     if let Some(name) = args.suite.iter().find(|name| !is_known(name)) {
         let near = base::text::nearest(name, &names, 0.6);
         let first: Vec<&str> = names.iter().take(12).copied().collect();

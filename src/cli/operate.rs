@@ -251,7 +251,7 @@ fn with_whole_name(mut error: Error, server: &str, words: &ArgumentWords) -> Err
 
 /// Why a tool or prompt of this name, which a server lists, is not among what it offers.
 fn reason_set_aside<'a>(server: &'a ServerView, name: &str) -> Option<&'a SafeText> {
-    let own = name.strip_prefix(server.name.as_str()).and_then(|rest| rest.strip_prefix('.'));
+    let own = split_name(name, [server.name.as_str()]).map(|(_, own)| own);
     let is_meant = |entry: &&RejectedEntry| {
         let listed = entry.raw["name"].as_str();
         matches!(entry.list, ListKind::Tools | ListKind::Prompts)

@@ -699,6 +699,15 @@ fn settings_of_fuzzing_that_name_what_is_not_there_leave_it_incomplete() {
             "fuzz.claims: notes.lst the server has no such tool",
         ),
         (json!({"skip": ["notes.lists"]}), "fuzz.skip: notes.lists the server has no such tool"),
+        (json!({"skip": ["notes/lists"]}), "fuzz.skip: notes/lists the server has no such tool"),
+        (json!({"skip": ["notes/del*"]}), "fuzz.skip: notes/del* the server has no such tool"),
+        (json!({"skip": ["nots__*"]}), "fuzz.skip: nots__* there is no such server; did you mean"),
+        (json!({"skip": ["lis*"]}), "fuzz.skip: lis* it matches nothing that the servers offer"),
+        (json!({"allow": ["list"]}), "fuzz.allow: list it matches nothing that the servers offer"),
+        (
+            json!({"skip": ["notes:create"], "claims": {"notes/list": {"tool": "create"}}}),
+            "fuzz.claims: notes.create `fuzz.skip` names it",
+        ),
         (json!({"folders": {"nots": "."}}), "fuzz.folders: nots there is no such server"),
     ] {
         let done = fuzz(&settings);
@@ -706,12 +715,52 @@ fn settings_of_fuzzing_that_name_what_is_not_there_leave_it_incomplete() {
         assert!(done.stdout.contains(words), "{words}\n{done:?}");
     }
     // A tool may be named with its server or without.
-    for tool in ["list", "notes.list"] {
+    for tool in ["list", "notes.list", "notes/list", "notes__list"] {
         let done = fuzz(&json!({"claims": {"notes.list": {"tool": tool}}}));
         assert_eq!(done.code, Some(0), "{done:?}");
     }
     let refused = fuzz(&json!({"seeds": {"notes.list": {"no": 1}}}));
     assert!(!refused.stdout.contains("smallest arguments of its schema"), "{refused:?}");
+    for tool in ["notes.read", "notes/read", "notes__read"] {
+        let file = json!({"fuzz": {"seeds": {tool: {"id": "x"}}}, "suites": {}});
+        let refused = test(&bench, &file, &["--fuzz=notes.read", "--cases", "3"]);
+        assert!(refused.stdout.contains("what `fuzz.seeds` gives"), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_tool_to_skip_is_not_called_however_it_is_spelled() {
+    let bench = notes();
+    let called = |settings: &Value, more: &[&str]| {
+        bench.write("mcp.tests.json", &json!({"fuzz": settings, "suites": {}}).to_string());
+        let all = ["test", "--fuzz", "--cases", "3", "--format", "json"];
+        let done = bench.run(&[&all, more].concat(), AT_MOST);
+        let report = done.json();
+        assert_eq!(report["fuzz"]["failed"], json!({}), "{report:#}");
+        let tools = report["fuzz"]["tools"].as_array().expect("tools").clone();
+        let called = tools.iter().filter(|tool| tool["cases"] != json!(0));
+        called.map(|tool| tool["tool"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    for sign in [".", "/", ":", "__"] {
+        for pattern in ["create", "c*"] {
+            let skip = json!({"skip": [format!("notes{sign}{pattern}")]});
+            assert_eq!(
+                called(&skip, &["--allow", "notes.{create,list}"]),
+                ["notes.list"],
+                "{skip}"
+            );
+        }
+        let allow = format!("notes{sign}create");
+        assert_eq!(called(&json!({}), &["--allow", &allow]), ["notes.create", "notes.list"]);
+    }
+    let named = bench.run(&["test", "--fuzz=notes/create", "--cases", "3"], AT_MOST);
+    assert!(named.stdout.contains("in 1 tool"), "{named:?}");
+    let several = ["test", "--fuzz=notes/list", "--fuzz=notes/lst", "--cases", "3"];
+    let several = bench.run(&several, AT_MOST);
+    assert_eq!(several.code, Some(3), "{several:?}");
+    assert!(several.stdout.contains("fuzz: notes/lst the server has no such tool"), "{several:?}");
+    let no_glob = bench.run(&["test", "--fuzz", "--allow", "["], AT_MOST);
+    assert_eq!(no_glob.code, Some(2), "{no_glob:?}");
 }
 
 #[test]

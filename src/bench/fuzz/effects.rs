@@ -1,7 +1,6 @@
 //! What is wrong beside a single answer: the list of tools, answers that depend on earlier calls, work
 //! that grows faster than its input, memory that grows with every call.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,7 +10,6 @@ use super::{CaseVerdict, FuzzFinding, FuzzedTool, Fuzzer, ToolRun};
 use crate::generate::{CaseKind, FuzzCase};
 use crate::probe::{CallEnd, ProbeCall};
 use base::pointer::set;
-use base::text::nearest;
 use check::Severity;
 use check::expect::value_of;
 use check::subject::brief;
@@ -51,8 +49,8 @@ impl Fuzzer<'_> {
                 continue;
             }
             let name = entry.raw.get("name").and_then(Value::as_str).unwrap_or("(without a name)");
-            let tool = canonical_name(self.server, name);
-            if self.plan.takes(&tool) {
+            if self.targets.takes(self.server, name) {
+                let tool = canonical_name(self.server, name);
                 let why = brief(entry.reason.as_str(), 200);
                 let note = Some(format!("its entry of tools/list was set aside: {why}"));
                 self.report.tools.push(FuzzedTool { tool, note, ..FuzzedTool::default() });
@@ -94,34 +92,6 @@ impl Fuzzer<'_> {
                 calls: Vec::new(),
                 count: 1,
             });
-        }
-    }
-
-    /// Adds the settings that name a tool which the server does not have: what they say would be
-    /// left out without a word.
-    pub(super) fn unknown_tools(&mut self, tools: &[Arc<Tool>]) {
-        let settings = &self.plan.settings;
-        let own: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
-        let prefix = format!("{}.", self.server);
-        let local = |name: &str| name.strip_prefix(&prefix).map(str::to_owned);
-        let mut named: Vec<(&str, String)> = Vec::new();
-        named.extend(settings.seeds.keys().filter_map(|name| Some(("seeds", local(name)?))));
-        for (name, observer) in &settings.claims {
-            if let Some(name) = local(name) {
-                named.extend([("claims", name), ("claims", observer.name(self.server).to_owned())]);
-            }
-        }
-        let is_plain = |name: &&String| !name.contains(['*', '?', '[', '{']);
-        for (key, globs) in [("allow", &settings.allow), ("skip", &settings.skip)] {
-            let names = globs.iter().filter(is_plain).filter_map(|name| local(name));
-            named.extend(names.map(|name| (key, name)));
-        }
-        for (key, name) in named.into_iter().filter(|(_, name)| !own.contains(&name.as_str())) {
-            let near = nearest(&name, &own, 0.6);
-            let near = near.map(|near| format!("; did you mean `{prefix}{near}`?"));
-            let near = near.unwrap_or_default();
-            let why = format!("the server has no such tool{near}");
-            self.report.failed.insert(format!("fuzz.{key}: {prefix}{name}"), why);
         }
     }
 

@@ -10,10 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::stage::BenchSource;
-use crate::value::is_match;
-use base::ServerName;
-use base::text::nearest;
-use protocol::Tool;
 
 /// The seed by default: the same cases every time.
 pub const DEFAULT_SEED: u64 = 1;
@@ -71,14 +67,6 @@ pub struct ClaimObserver {
     pub arguments: Map<String, Value>,
 }
 
-impl ClaimObserver {
-    /// The own name of the tool, which may be written with that of its server.
-    pub(super) fn name(&self, server: &ServerName) -> &str {
-        let local = self.tool.strip_prefix(server.as_str()).and_then(|it| it.strip_prefix('.'));
-        local.unwrap_or(&self.tool)
-    }
-}
-
 /// What is wrong with the settings beyond the schema: pointer and message.
 pub fn fuzz_problems(settings: &FuzzSettings) -> Vec<(String, String)> {
     let mut wrong = Vec::new();
@@ -113,45 +101,4 @@ pub struct FuzzPlan {
     pub fresh: bool,
     /// Whether tools are called one after the other with what earlier ones returned.
     pub sequences: bool,
-}
-
-impl FuzzPlan {
-    /// Why a tool is not called; `None` when it is.
-    pub(super) fn refusal(&self, name: &str, tool: &Tool) -> Option<&'static str> {
-        if self.settings.skip.iter().any(|glob| is_match(glob, name)) {
-            return Some("`fuzz.skip` names it");
-        }
-        let is_named = self.tools.iter().any(|named| named == name);
-        let is_allowed = self.settings.allow.iter().any(|glob| is_match(glob, name));
-        if is_named || is_allowed || tool.hints.read_only == Some(true) {
-            return None;
-        }
-        Some("not annotated read-only: name it, or permit it with --allow")
-    }
-
-    /// The settings that name a server that is not there: a place of theirs, and why.
-    pub(super) fn unknown_servers(&self) -> BTreeMap<String, String> {
-        let known = &self.source.config.servers;
-        let why = |name: &str| {
-            let near = nearest(name, known.keys().map(ServerName::as_str), 0.6);
-            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            format!("there is no such server{near}")
-        };
-        let settings = &self.settings;
-        let folders = settings.folders.keys().filter(|name| !known.contains_key(name.as_str()));
-        let folders = folders.map(|name| (format!("fuzz.folders: {name}"), why(name)));
-        let tools = [("seeds", settings.seeds.keys().collect::<Vec<_>>())];
-        let tools = tools.into_iter().chain([("claims", settings.claims.keys().collect())]);
-        let tools = tools.flat_map(|(key, names)| names.into_iter().map(move |name| (key, name)));
-        let tools = tools.filter(|(_, name)| self.source.owner(name).is_none());
-        let tools = tools.map(|(key, name)| {
-            let server = name.split_once('.').map_or(name.as_str(), |(server, _)| server);
-            (format!("fuzz.{key}: {name}"), why(server))
-        });
-        folders.chain(tools).collect()
-    }
-
-    pub(super) fn takes(&self, name: &str) -> bool {
-        self.tools.is_empty() || self.tools.iter().any(|glob| is_match(glob, name))
-    }
 }
