@@ -485,9 +485,11 @@ impl LoadedTests {
                 return Ok(None);
             }
             let value = serde_json::to_value(&suite).map_err(|error| error.to_string())?;
-            let edited = put_member(text, "suites", name, &value);
-            let fixed = || format!("{}: `suites` cannot be changed", spelled(path));
-            edited.map(Some).ok_or_else(fixed)
+            let edited = put_member(text, "suites", name, &value)
+                .ok_or_else(|| format!("{}: `suites` cannot be changed", spelled(path)))?;
+            // What is written can be read again.
+            Self::parse(path, &edited)?;
+            Ok(Some(edited))
         })
     }
 

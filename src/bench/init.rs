@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::file::{StepExpectation, TestFile, TestStep, TestSuite};
 use crate::fuzz::{FuzzCall, FuzzFinding};
 use crate::generate::CaseMaker;
+use crate::value::{literal_map, literal_text};
 use base::ServerName;
 use check::expect::{ExpectedCall, ResultExpectation};
 use check::subject::brief;
@@ -45,6 +46,7 @@ impl RecordedCall {
         let name = self.params["name"].as_str();
         let arguments = self.params["arguments"].as_object().cloned().unwrap_or_default();
         let is_masked = Value::Object(arguments.clone()).to_string().contains(MASK);
+        let arguments = literal_map(&arguments);
         let is_error = self.is_error.then_some(true);
         let mut step = TestStep {
             name: Some("recorded".to_owned()),
@@ -65,7 +67,7 @@ impl RecordedCall {
             }
             "prompts/get" => step.call.prompt = Some(canonical_name(server, name?)),
             "resources/read" => {
-                step.call.resource = Some(self.params["uri"].as_str()?.to_owned());
+                step.call.resource = Some(literal_text(self.params["uri"].as_str()?));
                 step.server = Some(server.to_string());
             }
             _ => return None,
@@ -84,8 +86,8 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
         for call in recorded.iter().filter(|call| call.server == name.as_str()) {
             let Some(step) = call.step(name, &server.capabilities.tools) else { continue };
             if suite.steps.len() < MAX_RECORDED_STEPS && !suite.steps.contains(&step) {
-                called.extend(call.params["name"].as_str().map(str::to_owned));
-                called.extend(step.call.resource.clone());
+                let named = [&call.params["name"], &call.params["uri"]];
+                called.extend(named.into_iter().filter_map(Value::as_str).map(str::to_owned));
                 suite.steps.push(step);
             }
         }
@@ -119,7 +121,7 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
                 call: ExpectedCall {
                     tool: Some(canonical_name(name, &tool.name)),
                     arguments: match made {
-                        Some(Value::Object(map)) => map,
+                        Some(Value::Object(map)) => literal_map(&map),
                         _ => Map::new(),
                     },
                     ..ExpectedCall::default()
@@ -149,7 +151,7 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
         for resource in unread.take(MAX_RESOURCE_STEPS) {
             suite.steps.push(TestStep {
                 call: ExpectedCall {
-                    resource: Some(resource.uri.to_string()),
+                    resource: Some(literal_text(&resource.uri)),
                     ..ExpectedCall::default()
                 },
                 server: Some(name.to_string()),
@@ -197,7 +199,7 @@ fn ending(is_error: Option<bool>) -> StepExpectation {
 /// A step that makes a call again, and ends as it ended.
 pub fn step_of_call(call: &SavedCall, is_error: bool) -> TestStep {
     let mut step = TestStep {
-        call: ExpectedCall { arguments: call.arguments.clone(), ..ExpectedCall::default() },
+        call: ExpectedCall { arguments: literal_map(&call.arguments), ..ExpectedCall::default() },
         force: call.force,
         expect: ending(is_error.then_some(true)),
         ..TestStep::default()
@@ -206,7 +208,7 @@ pub fn step_of_call(call: &SavedCall, is_error: bool) -> TestStep {
         SavedTarget::Tool { tool } => step.call.tool = Some(tool.clone()),
         SavedTarget::Prompt { prompt } => step.call.prompt = Some(prompt.clone()),
         SavedTarget::Resource { resource, server } => {
-            step.call.resource = Some(resource.clone());
+            step.call.resource = Some(literal_text(resource));
             step.server.clone_from(server);
         }
     }
@@ -235,7 +237,7 @@ pub fn step_of_finding(finding: &FuzzFinding, call: &FuzzCall, is_last: bool) ->
     Some(TestStep {
         call: ExpectedCall {
             tool: Some(call.tool.clone()),
-            arguments: call.arguments.as_object().cloned().unwrap_or_default(),
+            arguments: call.arguments.as_object().map(literal_map).unwrap_or_default(),
             ..ExpectedCall::default()
         },
         force: true,

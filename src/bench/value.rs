@@ -112,6 +112,28 @@ fn collect(value: &Value, found: &mut Vec<StepReference>) -> Result<(), String> 
     Ok(())
 }
 
+/// A value as a file of tests writes it to be sent as it is: without references.
+fn literal(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(literal_text(text)),
+        Value::Array(items) => items.iter().map(literal).collect(),
+        Value::Object(map) => Value::Object(literal_map(map)),
+        other => other.clone(),
+    }
+}
+
+/// As [`literal`], of an object.
+#[must_use]
+pub fn literal_map(map: &Map<String, Value>) -> Map<String, Value> {
+    map.iter().map(|(key, value)| (key.clone(), literal(value))).collect()
+}
+
+/// As [`literal`], of a text.
+#[must_use]
+pub fn literal_text(text: &str) -> String {
+    text.replace("${", "$${")
+}
+
 /// A value with its references replaced. A text that is one reference becomes the value itself,
 /// with its type; within other text a value is written as text, or as JSON.
 ///
@@ -198,6 +220,17 @@ mod tests {
         assert_eq!(made, json!({"id": 7, "t": "n-x-${x}", "l": [[{"n": "x"}]]}));
         let named = references(&given).expect("readable");
         assert_eq!(named.len(), 3);
+    }
+
+    #[test]
+    fn what_is_written_literally_is_read_back_as_it_was_whatever_it_looks_like() {
+        let given = json!({
+            "a": ["{{7*7}}${7*7}<%= 7*7 %>", "${", "$${", "$$${x}", "$", "{}", "${steps.a.id}"],
+            "b": {"${c}": "${workspaceFolder}/x", "n": 1.5},
+        });
+        let written = literal(&given);
+        assert_eq!(references(&written), Ok(Vec::new()));
+        assert_eq!(resolved(&written, &StepValues::new()), Ok(given));
     }
 
     #[test]

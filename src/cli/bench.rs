@@ -721,13 +721,7 @@ fn fuzzed(
         });
     }
     if args.save && !interrupted {
-        let saved = save(&found, path, calls)?;
-        output::complain(&format!(
-            "saved {} in {} and {}",
-            count(saved, "call"),
-            spelled(calls),
-            spelled(path)
-        ));
+        output::complain(&save(&found, path, calls)?);
     }
     report.took = began.elapsed();
     report.fuzz = Some(found);
@@ -738,11 +732,11 @@ fn fuzzed(
 /// Name of the suite that findings are written to.
 const FUZZ_SUITE: &str = "fuzz";
 
-/// Writes each finding as a saved call and as a step that fails as long as the fault is there.
-fn save(found: &FuzzReport, path: &Path, calls: &Path) -> Result<usize, String> {
+/// Writes each finding as a saved call and as a step that fails as long as the fault is there; says
+/// what was written.
+fn save(found: &FuzzReport, path: &Path, calls: &Path) -> Result<String, String> {
     let serious = || found.findings.iter().filter(|finding| finding.severity > Severity::Note);
-    let mut steps = Vec::new();
-    let mut saved = 0;
+    let (mut saved, mut steps) = (Vec::new(), Vec::new());
     for finding in serious() {
         let last = finding.calls.len().saturating_sub(1);
         for (index, call) in finding.calls.iter().enumerate() {
@@ -751,20 +745,30 @@ fn save(found: &FuzzReport, path: &Path, calls: &Path) -> Result<usize, String> 
             let name = format!("{rule} {} {}{number}", finding.tool, finding.what);
             let mut made = SavedCall::tool(&call.tool, &call.arguments);
             made.force = true;
-            SavedCalls::put(calls, &name, made)?;
-            saved += 1;
+            saved.push((name.clone(), made));
             let step = init::step_of_finding(finding, call, index == last);
             steps.extend(step.map(|step| TestStep { name: Some(name), ..step }));
         }
     }
-    LoadedTests::change_suite(path, FUZZ_SUITE, |suite| {
-        for step in steps {
-            suite.steps.retain(|other| other.name != step.name);
-            suite.steps.push(step);
-        }
-        saved > 0
-    })?;
-    Ok(saved)
+    if saved.is_empty() {
+        return Ok("nothing was found that could be saved".to_owned());
+    }
+    let mut places = spelled(calls).to_string();
+    if !steps.is_empty() {
+        places = format!("{places} and {}", spelled(path));
+        LoadedTests::change_suite(path, FUZZ_SUITE, |suite| {
+            for step in steps {
+                suite.steps.retain(|other| other.name != step.name);
+                suite.steps.push(step);
+            }
+            true
+        })?;
+    }
+    let many = count(saved.len(), "call");
+    for (name, made) in saved {
+        SavedCalls::put(calls, &name, made)?;
+    }
+    Ok(format!("saved {many} in {places}"))
 }
 
 /// Refuses a choice that nothing fits, and a name or a tag that no suite has.
@@ -841,8 +845,10 @@ fn write_first(
         output::complain("the servers offer nothing that could be tested");
         return Ok(ExitStatus::Unavailable);
     }
-    edit_file(path, Readers::Default, |text| match text {
-        None => Ok(Some(json::pretty(&file) + "\n")),
+    let text = json::pretty(&file) + "\n";
+    LoadedTests::parse(path, &text)?;
+    edit_file(path, Readers::Default, |kept| match kept {
+        None => Ok(Some(text)),
         Some(_) => Err(exists()),
     })?;
     let steps = || file.suites.values().flat_map(|suite| &suite.steps);

@@ -49,6 +49,11 @@ impl NamePatterns {
         Ok(Self { set, begins: begins.collect(), is_hashed })
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.begins.is_empty()
+    }
+
     /// Compiles one pattern.
     ///
     /// # Errors

@@ -1139,6 +1139,84 @@ fn recorded_calls_become_steps_of_a_first_file() {
     assert!(none.stderr.contains("not a recording"), "{none:?}");
 }
 
+#[test]
+fn what_is_sent_as_it_is_is_written_so_that_it_is_read_again() {
+    let tool = json!({"name": "open", "annotations": {"readOnlyHint": true}, "inputSchema":
+        {"type": "object", "required": ["at"], "properties":
+            {"at": {"type": "string", "default": "${workspaceFolder}/x"}}}});
+    let editor = json!({
+        "serverInfo": {"name": "editor", "version": "1"}, "capabilities": {"tools": {}, "resources": {}},
+        "tools": [tool], "calls": {"open": {"text": "opened"}},
+        "resources": [{"uri": "x://${name}", "name": "n"}], "reads": {"x://${name}": {"text": "r"}},
+    });
+    let bench = Bench::playing(&[("editor", editor)]);
+    assert_eq!(bench.run(&["test", "--init"], AT_MOST).code, Some(0));
+    let done = bench.run(&["test"], AT_MOST);
+    assert_eq!(done.code, Some(0), "{done:?}");
+
+    // What was called once is called again with the same title.
+    let bench = notes();
+    let title = "title={{7*7}}${7*7} ${steps.x} $${y} ${";
+    let made = bench.run(&["call", "notes.create", title, "--record", "a.jsonl"], AT_MOST);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert_eq!(bench.run(&["test", "--init", "--from", "a.jsonl"], AT_MOST).code, Some(0));
+    let text = std::fs::read_to_string(bench.path().join("mcp.tests.json")).expect("written");
+    let mut file: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(file["suites"]["notes"]["steps"][0]["tool"], "notes.create", "{file:#}");
+    let step = &mut file["suites"]["notes"]["steps"][0];
+    step["skip"].take();
+    let title = "{{7*7}}$${7*7} $${steps.x} $$${y} $${";
+    step["expect"] = json!({"paths": {"$.title": title}});
+    let (code, report) = report(&bench, &file, &[]);
+    assert_eq!(code, Some(0), "{report:#}");
+}
+
+#[test]
+fn findings_that_look_like_references_are_saved_as_they_were_sent() {
+    /// Ends at the first text that looks like a template.
+    const TEMPLATES: &str = r#"
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request:
+        continue
+    method = request["method"]
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "t", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": "t", "annotations": {"readOnlyHint": True}, "inputSchema":
+            {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}}]}
+    elif method == "tools/call":
+        text = request["params"].get("arguments", {}).get("a")
+        if isinstance(text, str) and "${" in text:
+            sys.exit(7)
+        result = {"content": [{"type": "text", "text": "invalid"}], "isError": not isinstance(text, str)}
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"],
+            "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"#;
+    let bench = Bench::new();
+    let script = bench.write("templates.py", TEMPLATES);
+    bench.servers(&json!({"s": {"command": "python3", "args": [script],
+        "env": {crate::support::MARK: bench.mark()}}}));
+    let done = bench.run(&["test", "--fuzz", "--save", "--format", "json"], AT_MOST_FOR_MANY);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("saved "), "{done:?}");
+    let (text, calls) = ("mcp.tests.json", "mcp.calls.json");
+    let read = |name: &str| std::fs::read_to_string(bench.path().join(name)).expect("written");
+    assert!(read(text).contains("$${") && !read(calls).contains("$${"), "{}", read(text));
+    let steps = bench.run(&["test", "--format", "json"], AT_MOST);
+    assert_eq!(steps.code, Some(1), "the fault is still there: {steps:?}");
+    // The sound server shows nothing, and says so.
+    let sound = notes();
+    let done = sound.run(&["test", "--fuzz=notes.list", "--save"], AT_MOST_FOR_MANY);
+    assert!(done.stderr.contains("nothing was found that could be saved"), "{done:?}");
+    assert!(!sound.path().join(text).exists() && !sound.path().join(calls).exists());
+}
+
 /// A server that writes into its folder, and answers only when it found one file there at its start.
 const KEEPER: &str = r#"
 import json, os, sys
