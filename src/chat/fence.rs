@@ -246,15 +246,32 @@ struct BlockScan {
     at: usize,
     /// The first character that is no blank.
     first: Option<char>,
-    /// Whether a line has ended.
-    is_later_line: bool,
-    /// Whether words stand in the line so far.
-    is_mid_line: bool,
-    /// Whether a JSON text is open, and a backslash was its last character.
-    is_text: bool,
-    is_escaped: bool,
+    /// Whether nothing but blanks stands in the line so far, which is not the first.
+    is_line_start: bool,
+    text: JsonText,
     /// Whether it is no JSON.
     is_broken: bool,
+}
+
+/// Where in a JSON text the content ends so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum JsonText {
+    #[default]
+    Outside,
+    Inside,
+    /// Inside, behind a backslash.
+    Escaped,
+}
+
+impl JsonText {
+    const fn after(self, next: char) -> Self {
+        match (self, next) {
+            (Self::Outside, '"') | (Self::Escaped, _) => Self::Inside,
+            (Self::Inside, '"') => Self::Outside,
+            (Self::Inside, '\\') => Self::Escaped,
+            (kept, _) => kept,
+        }
+    }
 }
 
 impl BlockScan {
@@ -277,15 +294,12 @@ impl BlockScan {
                 } else {
                     self.at += next.len_utf8();
                 }
-                (self.is_mid_line, self.is_escaped) = (true, false);
+                self.is_line_start = false;
+                self.text = self.text.after('`');
                 continue;
             }
-            if next == '\n' {
-                (self.is_later_line, self.is_mid_line) = (true, false);
-            }
-            self.is_mid_line |= !next.is_whitespace();
-            self.is_text ^= next == '"' && !self.is_escaped;
-            self.is_escaped = next == '\\' && self.is_text && !self.is_escaped;
+            self.is_line_start = next == '\n' || self.is_line_start && next.is_whitespace();
+            self.text = self.text.after(next);
             self.at += next.len_utf8();
         }
         None
@@ -293,10 +307,10 @@ impl BlockScan {
 
     /// Whether a fence behind this content closes the block.
     fn closes(&mut self, content: &str) -> bool {
-        if self.is_later_line && !self.is_mid_line {
+        if self.is_line_start {
             return true;
         }
-        if self.is_text || self.is_broken {
+        if self.text != JsonText::Outside || self.is_broken {
             return false;
         }
         self.is_broken = serde_json::from_str::<Value>(content).is_err();

@@ -22,8 +22,8 @@ pub(super) async fn edit(text: &str, suffix: &str) -> Result<String, SafeText> {
     let kept =
         |why: &str| SafeText::line(&format!("{why}; your text is kept in {}", path.display()));
     match (done, read.map(String::from_utf8)) {
-        (Err(why), _) if is_work => return Err(kept(&why)),
-        (Ok(()), Ok(Err(_))) => return Err(kept("the text is not UTF-8")),
+        (Err(why), _) if is_work => Err(kept(&why)),
+        (Ok(()), Ok(Err(_))) => Err(kept("the text is not UTF-8")),
         (done, read) => {
             let _ = std::fs::remove_file(&path);
             done.map_err(|why| SafeText::line(&format!("{why}; nothing was changed")))?;

@@ -326,13 +326,12 @@ impl CatalogPane {
         let is_same = |now: &BuiltFrom| self.built_from.contains(now);
         let mut all = Vec::with_capacity(self.all.len());
         for (server, now) in model.servers().zip(&from) {
-            match before.get(&server.name).filter(|_| is_same(now)) {
-                Some(own) => all.extend_from_slice(own),
-                None => {
-                    let mut own = (self.kind.build)(server);
-                    mark_changes(&mut own, server);
-                    all.extend(own.into_iter().map(Arc::new));
-                }
+            if let Some(own) = before.get(&server.name).filter(|_| is_same(now)) {
+                all.extend_from_slice(own);
+            } else {
+                let mut own = (self.kind.build)(server);
+                mark_changes(&mut own, server);
+                all.extend(own.into_iter().map(Arc::new));
             }
         }
         (self.all, self.built_from) = (all, from);
