@@ -26,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::args::{Common, OneServer};
-use super::consent::StdinLines;
 use super::deck::{self, Callers, Invocation, Need};
 use super::output::{CommandResult, ExitStatus};
+use super::typed::StdinLines;
 use super::{load, output, signals};
 use crate::telemetry::Telemetry;
 #[cfg(feature = "demo")]

@@ -13,7 +13,7 @@ use super::args::{Common, OneServer};
 use super::deck::{Invocation, Need};
 use super::load::LoadedConfig;
 use super::output::{CommandResult, ExitStatus};
-use super::{load, output};
+use super::{load, output, typed};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::deck::load_policy;
@@ -204,6 +204,7 @@ pub fn confirm(question: &str) -> Result<bool, ExitStatus> {
     if !std::io::stdin().is_terminal() {
         return Err(output::refuse("nothing was changed: confirm with `--yes`"));
     }
+    typed::forget_typed();
     output::complain(&format!("{question} [y/N]"));
     let mut line = String::new();
     let _ = std::io::stdin().lock().read_line(&mut line);

@@ -1,14 +1,14 @@
 //! Asks the user at the terminal: for consent to a call, and what servers ask during one.
 
-use std::io::{BufRead as _, IsTerminal as _};
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, MutexGuard, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::{output, questions};
+use super::questions;
+use super::typed::StdinLines;
 use base::SafeText;
 use host::{ApprovalRequest, Asker, ConsentReach, RequestHandler};
 use protocol::{Answer, RequestKind};
@@ -16,23 +16,7 @@ use protocol::{Answer, RequestKind};
 /// Maximum length of the arguments that are shown, in characters.
 const MAX_SHOWN_CHARS: usize = 2_000;
 
-/// Lines of stdin, read from the first use on, on a dedicated thread: a blocking read cannot be
-/// cancelled.
-#[derive(Clone, Default)]
-pub struct StdinLines(Arc<Mutex<Option<mpsc::Receiver<String>>>>);
-
 impl StdinLines {
-    /// Waits for its turn to ask: one at a time does, for as long as it keeps the lines.
-    pub async fn open(&self) -> OpenLines<'_> {
-        OpenLines(self.0.lock().await)
-    }
-
-    /// Reads the next line; `None` at the end of stdin.
-    #[cfg(feature = "chat")]
-    pub async fn next(&self) -> Option<String> {
-        self.open().await.ask(None).await
-    }
-
     /// What asks on this terminal; `None` without one.
     pub fn asker(&self) -> Option<Asker> {
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
@@ -40,34 +24,9 @@ impl StdinLines {
     }
 }
 
-/// The lines of stdin, for whoever asks now.
-pub struct OpenLines<'a>(MutexGuard<'a, Option<mpsc::Receiver<String>>>);
-
-impl OpenLines<'_> {
-    /// Writes a question, if there is one, and reads the next line; `None` at the end of stdin.
-    pub async fn ask(&mut self, question: Option<&str>) -> Option<String> {
-        if let Some(question) = question {
-            output::complain(question);
-        }
-        self.0.get_or_insert_with(read).recv().await
-    }
-}
-
 /// What asks at the terminal of this process; `None` without one.
 pub fn at_terminal() -> Option<Asker> {
     StdinLines::default().asker()
-}
-
-fn read() -> mpsc::Receiver<String> {
-    let (sender, receiver) = mpsc::channel(1);
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if sender.blocking_send(line).is_err() {
-                break;
-            }
-        }
-    });
-    receiver
 }
 
 struct AtTerminal(StdinLines);

@@ -49,6 +49,7 @@ mod signals;
 mod suites;
 pub mod telemetry;
 mod trust;
+mod typed;
 mod upgrade;
 mod values;
 

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use super::args::{Common, LoginArgs, OneServer};
 use super::deck::interrupted;
 use super::output::{CommandResult, ExitStatus, problems};
-use super::{load, output, signals};
+use super::{load, output, signals, typed};
 use ::deck::{accounts, open_browser};
 use base::human::Dur;
 use base::{SafeText, ServerName};
@@ -198,6 +198,7 @@ impl SignInPrompt for Terminal {
             } else {
                 output::complain(&format!("open {}", SafeText::line(url.as_str())));
             }
+            typed::forget_typed();
             output::complain(
                 "then paste the address the browser ends at, even if it shows an error:",
             );

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::consent::OpenLines;
+use super::typed::OpenLines;
 use super::{output, values};
 use base::SafeText;
 use base::pointer::child_pointer;

@@ -11,6 +11,8 @@ mod socket;
 mod storms;
 mod strange;
 mod streams;
+#[cfg(all(unix, feature = "gateway", feature = "tui", feature = "demo"))]
+mod terminal;
 mod tools;
 mod whole;
 

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, IsTerminal as _};
 
 use crate::output::{self, ExitStatus};
+use crate::typed::forget_typed;
 use base::{SafeText, Secret};
 use config::{Environment, input_variable};
 use reach::ServerInput;
@@ -73,6 +74,7 @@ fn ask(input: &ServerInput) -> Option<Secret> {
     };
     let _echo = input.is_secret.then(EchoOff::new);
     let shown = if input.is_secret { ", not shown and kept in the store" } else { "" };
+    forget_typed();
     output::complain(&format!("{question}{shown}{rest}:"));
     let mut line = String::new();
     let _ = std::io::stdin().lock().read_line(&mut line);
