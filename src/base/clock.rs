@@ -60,12 +60,19 @@ impl Timestamp {
     }
 }
 
+/// Longest pause that is read: more is this.
+const MAX_PAUSE_INTERVAL: Duration = Duration::from_secs(366 * 24 * 3_600);
+
 /// The pause that a `Retry-After` asks for at `now`: a number of seconds, or a date (RFC 9110, section
-/// 10.2.3).
+/// 10.2.3). `None` for what asks for none: a number below zero, or a date that has passed.
 pub fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     match text.trim().parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds.max(0.0)).ok(),
-        Err(_) => Some(Timestamp::from_http_date(text)?.since(now)),
+        Ok(seconds) if seconds >= 0.0 && seconds.is_finite() => Some(
+            Duration::try_from_secs_f64(seconds)
+                .map_or(MAX_PAUSE_INTERVAL, |asked| asked.min(MAX_PAUSE_INTERVAL)),
+        ),
+        Ok(_) => None,
+        Err(_) => Timestamp::from_http_date(text).filter(|at| *at > now).map(|at| at.since(now)),
     }
 }
 
@@ -180,12 +187,16 @@ mod tests {
         for (text, seconds) in [
             ("5", Some(5)),
             (" 5 ", Some(5)),
-            ("-1", Some(0)),
+            ("0", Some(0)),
+            ("-1", None),
+            ("-0.5", None),
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some(5)),
-            ("Sun, 06 Nov 1994 08:49:00 GMT", Some(0)),
+            ("Sun, 06 Nov 1994 08:49:00 GMT", None),
             ("soon", None),
-            ("1e300", None),
-            ("NaN", Some(0)),
+            ("99999999999999999999999", Some(MAX_PAUSE_INTERVAL.as_secs())),
+            ("1e300", Some(MAX_PAUSE_INTERVAL.as_secs())),
+            ("inf", None),
+            ("NaN", None),
         ] {
             assert_eq!(retry_after(text, before), seconds.map(Duration::from_secs), "{text}");
         }

@@ -346,7 +346,8 @@ fn asked_delay(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
         let now = Timestamp(u64::try_from(now.as_microsecond()).unwrap_or_default());
         Some(retry_after(text(headers, "retry-after")?, now)?.as_secs_f64())
     };
-    let seconds = number("retry-after-ms").map(|ms| ms / 1_000.0);
+    let ms = number("retry-after-ms").filter(|ms| ms.is_finite() && *ms >= 0.0);
+    let seconds = ms.map(|ms| ms / 1_000.0);
     let seconds = seconds.or_else(after).or_else(|| {
         LIMITS
             .iter()
@@ -501,6 +502,10 @@ mod tests {
             (&[("retry-after", "7"), ("retry-after-ms", "250")], Some(0.25)),
             (&[("retry-after", "Mon, 02 Nov 2026 09:00:20 GMT")], Some(20.0)),
             (&[("retry-after", "soon")], None),
+            (&[("retry-after", "-1")], None),
+            (&[("retry-after", "Mon, 02 Nov 2026 08:00:00 GMT")], None),
+            (&[("retry-after-ms", "-250"), ("retry-after", "7")], Some(7.0)),
+            (&[("retry-after-ms", "NaN")], None),
             (
                 &[
                     ("x-ratelimit-remaining-requests", "0"),
