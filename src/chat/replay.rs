@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use base::ServerName;
 use deck::{Recording, RecordingLine};
-use protocol::{Direction, MessageKind};
+use protocol::{Direction, MessageKind, TrafficRecord};
 
 /// A call that a model chose.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,6 +17,22 @@ pub struct ToolChoice {
     /// `server.tool`
     pub tool: String,
     pub arguments: Value,
+}
+
+impl ToolChoice {
+    /// The call that a frame asks a server for, if it does.
+    pub fn of_frame(frame: &TrafficRecord) -> Option<Self> {
+        let is_call = frame.direction == Direction::Out
+            && frame.kind == MessageKind::Request
+            && frame.method.as_deref() == Some("tools/call");
+        if !is_call {
+            return None;
+        }
+        let message: Value = serde_json::from_str(&frame.body).unwrap_or_default();
+        let name = message["params"]["name"].as_str().unwrap_or_default();
+        let arguments = message["params"]["arguments"].clone();
+        Some(Self { tool: format!("{}.{name}", frame.server), arguments })
+    }
 }
 
 /// A message of the user, and the calls it led to.
@@ -60,16 +76,9 @@ impl Replay {
             if !out.servers.contains(&frame.server) {
                 out.servers.push(frame.server.clone());
             }
-            let is_call = frame.direction == Direction::Out
-                && frame.kind == MessageKind::Request
-                && frame.method.as_deref() == Some("tools/call");
-            let Some(turn) = out.turns.last_mut().filter(|_| is_call) else { continue };
-            let message: Value = serde_json::from_str(&frame.body).unwrap_or_default();
-            let name = message["params"]["name"].as_str().unwrap_or_default();
-            turn.calls.push(ToolChoice {
-                tool: format!("{}.{name}", frame.server),
-                arguments: message["params"]["arguments"].clone(),
-            });
+            if let Some(turn) = out.turns.last_mut() {
+                turn.calls.extend(ToolChoice::of_frame(&frame));
+            }
         }
         out.losses = losses.words();
         if out.turns.is_empty() {
@@ -92,7 +101,7 @@ pub struct Compared {
     pub message: String,
     /// The recorded calls.
     pub recorded: Vec<ToolChoice>,
-    /// The new calls.
+    /// The new calls, as they were sent.
     pub now: Vec<ToolChoice>,
     /// Whether the same tools were called, in the same order.
     pub same_tools: bool,
@@ -102,6 +111,9 @@ pub struct Compared {
     pub failed: usize,
     /// Why the new turn ended.
     pub reason: String,
+    /// What the provider said where the model failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 impl Compared {
@@ -116,6 +128,7 @@ impl Compared {
             now,
             failed,
             reason,
+            error: None,
         }
     }
 }

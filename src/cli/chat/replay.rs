@@ -20,6 +20,9 @@ use base::human::count;
 use config::{McpConfig, ServerConfig};
 use host::{Origin, Principal};
 
+/// Most of a call that is compared, in bytes.
+const MAX_COMPARED_BYTES: usize = 4 << 20;
+
 /// Reads the recorded chat, and configures its servers to be played by this program.
 ///
 /// # Errors
@@ -40,7 +43,8 @@ pub(super) fn read(file: &Path) -> Result<(Replay, LoadedConfig), String> {
     Ok((replay, config.into()))
 }
 
-/// Repeats every turn and prints how the calls differ; fails when other tools were called.
+/// Repeats every turn and prints how the calls differ; fails when other tools were called, or an answer
+/// is not whole.
 pub(super) async fn ask(
     scene: &deck::Scene<'_>,
     replay: Replay,
@@ -56,29 +60,39 @@ pub(super) async fn ask(
     let agent = Agent::new(scene.host.clone(), who, model).limits(limits);
     let mut talk = Conversation::default();
     let mut rows = Vec::new();
+    // Both sides are what was sent to servers: a call with wrong arguments is not.
+    let traffic = scene.host.traffic();
+    traffic.keep_whole(MAX_COMPARED_BYTES);
+    let mut seen_frame = 0;
     for turn in replay.turns {
-        let seen = Mutex::new((Vec::new(), 0));
+        let seen = Mutex::new((0, None));
         let on_event = |event: ChatEvent| match event {
-            ChatEvent::ToolCall { name, server, tool, arguments, .. } => {
-                let full = server.zip(tool).map(|(server, tool)| format!("{server}.{tool}"));
-                seen.lock().0.push(ToolChoice { tool: full.unwrap_or(name), arguments });
-            }
-            ChatEvent::ToolResult { is_error: true, .. } => seen.lock().1 += 1,
+            ChatEvent::ToolResult { is_error: true, .. } => seen.lock().0 += 1,
+            ChatEvent::Error { message, .. } => seen.lock().1 = Some(message),
             _ => {}
         };
         let reason =
             agent.turn(&mut talk, &turn.message, &CancellationToken::new(), &on_event).await;
-        let (now, failed) = seen.into_inner();
-        rows.push(Compared::new(turn, now, failed, word(&reason)));
+        let frames = traffic.read(seen_frame, usize::MAX);
+        seen_frame = frames.next;
+        let now = frames.items.iter().filter_map(|frame| ToolChoice::of_frame(frame)).collect();
+        let (failed, error) = seen.into_inner();
+        rows.push(Compared { error, ..Compared::new(turn, now, failed, word(&reason)) });
     }
     let differing = rows.iter().filter(|row| !row.same_tools).count();
-    let exit = if differing == 0 { ExitStatus::Ok } else { ExitStatus::Failed };
+    let is_same = differing == 0 && rows.iter().all(is_whole);
+    let exit = if is_same { ExitStatus::Ok } else { ExitStatus::Failed };
     if as_json {
         let model = agent.model();
         let whole = json!({"model": model.name(), "differing": differing, "turns": rows});
         return output::json(&whole, exit);
     }
     output::print(&table(&rows, differing), exit)
+}
+
+/// Whether the answer of the model is whole.
+fn is_whole(row: &Compared) -> bool {
+    row.reason == "end"
 }
 
 fn table(rows: &[Compared], differing: usize) -> String {
@@ -89,6 +103,7 @@ fn table(rows: &[Compared], differing: usize) -> String {
     let mut out = String::new();
     for row in rows {
         let how = match (row.same_tools, row.same_arguments) {
+            (true, _) if !is_whole(row) => "NO WHOLE ANSWER",
             (true, true) => "same",
             (true, false) => "other arguments",
             _ => "OTHER TOOLS",
@@ -98,9 +113,12 @@ fn table(rows: &[Compared], differing: usize) -> String {
         if !row.same_tools {
             let _ = writeln!(out, "  now           {}", SafeText::cut(&names(&row.now), 200));
         }
-        if row.failed > 0 || row.reason != "end" {
+        if row.failed > 0 || !is_whole(row) {
             let failed = count(row.failed, "call");
             let _ = writeln!(out, "  now           {}, {failed} failed", row.reason);
+        }
+        if let Some(error) = &row.error {
+            let _ = writeln!(out, "  now           {}", SafeText::cut(error, 400));
         }
     }
     let _ = writeln!(out, "{}, {differing} with other tools", count(rows.len(), "message"));
