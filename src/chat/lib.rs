@@ -21,6 +21,7 @@ pub mod event;
 pub mod fence;
 pub mod files;
 pub mod llm;
+mod mask;
 pub mod media;
 pub mod prompt;
 pub mod provider;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::media::ToolMedia;
+use base::secret::Redactor;
 use base::text::SafeText;
 
 /// The complete input of one model request.
@@ -192,6 +193,19 @@ impl ModelReply {
             && let Some(call) = self.calls.pop_if(|call| is_open(call))
         {
             self.calls.push(call.unfinished());
+        }
+    }
+
+    /// Masks these secrets. What the provider would not take back changed goes.
+    pub(crate) fn mask(&mut self, secrets: &Redactor) {
+        self.text = secrets.redact(&self.text).into_owned();
+        for call in &mut self.calls {
+            if let Some(masked) = secrets.redact_json(&call.arguments) {
+                (call.arguments, call.signature, call.extra) = (masked, None, None);
+            }
+        }
+        if self.carried.iter().any(|block| secrets.redact_json(block).is_some()) {
+            self.carried.clear();
         }
     }
 

@@ -18,9 +18,11 @@ use crate::agent::{Agent, Conversation, TurnLimits};
 use crate::event::ChatEvent;
 use crate::files::UserInput;
 use crate::llm::{ChatMessage, LanguageModel};
+use crate::mask::ChatMask;
 use crate::media::{self, PictureShelf};
 use crate::prompt::inner;
 use base::file::random_hex;
+use base::human::count;
 use base::text::SafeText;
 use deck::{AnswerReply, ChatStore, Clients, KeptChat, checked_reply, page_question};
 use host::{ApprovalRequest, Asker, Host, Principal, RequestHandler, TraceContext};
@@ -73,6 +75,7 @@ pub struct ChatSession {
     owner: String,
     limits: SessionLimits,
     agent: RwLock<Arc<Agent>>,
+    mask: ChatMask,
     store: Option<Arc<dyn ChatStore>>,
     talk: Mutex<Conversation>,
     pictures: Mutex<PictureShelf>,
@@ -175,11 +178,16 @@ pub enum MessageRefusal {
     Busy,
     /// There is no such message to replace.
     NoSuchMessage,
+    /// A summary stands for the message to replace.
+    Summarised,
     /// The session was deleted, over another connection.
     Deleted,
     /// The files of the message to replace are not there any more.
     NoFiles,
 }
+
+/// Why a message that a summary stands for is not to be had any more.
+pub const SUMMARISED: &str = "a summary stands for that message: it cannot be sent again";
 
 /// What a message replaces.
 #[derive(Clone, Copy, Debug)]
@@ -227,6 +235,9 @@ impl ChatSession {
         }
         let mut talk = self.talk.lock().clone();
         if let Some(at) = at {
+            if at < talk.replaced() {
+                return Err(MessageRefusal::Summarised);
+            }
             let replaced = talk.rewind(at).ok_or(MessageRefusal::NoSuchMessage)?;
             let has_all = !keeps_files || input.take_files(&replaced);
             if !has_all || input.text.trim().is_empty() {
@@ -244,6 +255,7 @@ impl ChatSession {
         talk.written.clone_from(&attached);
         *turn = Some(cancel.clone());
         drop(turn);
+        self.mask.learn();
         self.push(&event);
         let session = Arc::clone(self);
         tokio::spawn(async move {
@@ -391,12 +403,13 @@ impl ChatSession {
         if self.is_deleted.load(Ordering::Relaxed) {
             return;
         }
+        let talk = talk.without(&self.mask.stored());
         let chat = KeptChat {
             id: self.id.clone(),
             owner: self.owner.clone(),
             title: talk.title(),
             seq: self.log.lock().last + more,
-            talk: serde_json::to_string(talk).unwrap_or_default(),
+            talk: serde_json::to_string(&talk).unwrap_or_default(),
         };
         if let Err(error) = store.save(chat).await {
             tracing::error!(target: "mcpdeck::chat", "a session could not be saved: {error}");
@@ -437,7 +450,8 @@ impl ChatSession {
     pub fn so_far(&self) -> (Vec<Value>, u64) {
         let _turn = self.turn.lock();
         let covered = self.log.lock().covered;
-        (events_of(&self.talk.lock(), &self.pictures.lock()), covered)
+        let events = events_of(&self.talk.lock(), &self.pictures.lock()).into_iter();
+        (events.map(|event| self.mask.shown_event(event)).collect(), covered)
     }
 
     /// The number of its last event.
@@ -446,7 +460,7 @@ impl ChatSession {
     }
 
     fn push(&self, event: &impl Serialize) {
-        let mut value = serde_json::to_value(event).unwrap_or_default();
+        let mut value = self.mask.shown_event(serde_json::to_value(event).unwrap_or_default());
         let mut log = self.log.lock();
         log.last += 1;
         let number = log.last;
@@ -488,7 +502,11 @@ impl ChatSession {
                 (!about.is_empty()).then(|| (id.clone(), json!(about)))
             });
             let pictures: Map<String, Value> = pictures.collect();
-            json!({"messages": talk.messages, "pictures": pictures, "seq": log.covered})
+            let messages = talk.messages.iter().map(|message| {
+                self.mask.shown_event(serde_json::to_value(message).unwrap_or_default())
+            });
+            let messages: Vec<Value> = messages.collect();
+            json!({"messages": messages, "pictures": pictures, "seq": log.covered})
         });
         (snapshot, events)
     }
@@ -540,6 +558,7 @@ pub struct ChatSessions {
     store: Option<Arc<dyn ChatStore>>,
     clients: Clients,
     trace: OnceLock<TraceContext>,
+    mask: ChatMask,
     all: Mutex<HashMap<String, Arc<ChatSession>>>,
 }
 
@@ -554,8 +573,9 @@ impl ChatSessions {
         clients: Clients,
     ) -> Arc<Self> {
         let epoch = random_hex::<16>().unwrap_or_default().into();
-        let (trace, all) = (OnceLock::new(), Mutex::default());
-        let sessions = Self { host, model, epoch, limits, store, clients, trace, all };
+        let (trace, mask, all) = (OnceLock::new(), ChatMask::new(&host), Mutex::default());
+        mask.learn();
+        let sessions = Self { host, model, epoch, limits, store, clients, trace, mask, all };
         let sessions = Arc::new(sessions);
         let weak = Arc::downgrade(&sessions);
         tokio::spawn(async move {
@@ -574,6 +594,11 @@ impl ChatSessions {
         let _ = self.trace.set(trace);
     }
 
+    /// Shows the secrets of the configuration in conversations. They are stored without them.
+    pub fn reveal(&self) {
+        self.mask.lift();
+    }
+
     /// Opens a session; `None` when there are too many, or without random numbers.
     pub fn open(&self, who: Principal) -> Option<Arc<ChatSession>> {
         self.add(random_hex::<16>().ok()?, who.to_string(), who, Conversation::default(), 0)
@@ -581,13 +606,19 @@ impl ChatSessions {
 
     /// Copies a session, up to but excluding the user's message `at`, if given, under a name of its
     /// own.
+    ///
+    /// # Errors
+    /// When a summary stands for that message; `None` when there are too many sessions.
     pub async fn branch(
         &self,
         session: &ChatSession,
         at: Option<usize>,
-    ) -> Option<Arc<ChatSession>> {
+    ) -> Result<Arc<ChatSession>, Option<MessageRefusal>> {
         let mut talk = session.talk.lock().clone();
         if let Some(at) = at {
+            if at < talk.replaced() {
+                return Err(Some(MessageRefusal::Summarised));
+            }
             talk.rewind(at);
         }
         let title = talk.title();
@@ -597,10 +628,13 @@ impl ChatSessions {
             talk.name = Some(next_title(&title, &known));
         }
         let (agent, owner) = (session.agent(), session.owner.clone());
-        let copy = self.add(random_hex::<16>().ok()?, owner, agent.who().clone(), talk, 1)?;
+        let Ok(id) = random_hex::<16>() else { return Err(None) };
+        let Some(copy) = self.add(id, owner, agent.who().clone(), talk, 1) else {
+            return Err(None);
+        };
         copy.change(agent.model(), agent.who().clone());
         *copy.pictures.lock() = session.pictures.lock().copied();
-        Some(copy)
+        Ok(copy)
     }
 
     /// Adds a session whose conversation includes its events up to `seq`.
@@ -627,12 +661,14 @@ impl ChatSessions {
         }
         who.session = Some(id.as_str().into());
         let agent = Agent::new(self.host.clone(), who, Arc::clone(&self.model));
+        let agent = agent.masked_by(self.mask.clone());
         let agent = agent.clients(self.clients.clone()).limits(self.limits.turn);
         let agent = agent.trace(self.trace.get().cloned().unwrap_or_default());
         let session = Arc::new_cyclic(|session| ChatSession {
             agent: RwLock::new(Arc::new(
                 agent.asker(Some(Asker(Arc::new(SessionAsker(Weak::clone(session)))))),
             )),
+            mask: self.mask.clone(),
             store: self.store.clone(),
             id: id.clone(),
             epoch: Arc::clone(&self.epoch),
@@ -738,7 +774,8 @@ impl ChatSessions {
         let own = all.values().filter(|session| session.owner == owner).filter(holds);
         let mut own: Vec<_> = own.collect();
         own.sort_by_key(|session| session.alone());
-        let title = |session: &Arc<ChatSession>| session.talk.lock().title();
+        let shown = self.mask.shown();
+        let title = |session: &Arc<ChatSession>| session.talk.lock().title_without(&shown);
         let mut out: Vec<_> = own.into_iter().map(|s| (s.id.clone(), title(s))).collect();
         out.retain(|(_, title)| !title.is_empty());
         out.extend(kept.into_iter().filter(|(id, _)| !all.contains_key(id)));
@@ -784,7 +821,19 @@ fn next_title(title: &str, known: &[&str]) -> String {
 /// Reconstructs the events of a conversation, as far as it contains them.
 fn events_of(talk: &Conversation, shelf: &PictureShelf) -> Vec<Value> {
     let mut out = Vec::new();
-    for message in &talk.messages {
+    let (summary, messages) = match &talk.summary {
+        Some(_) => talk.messages.split_at(1.min(talk.messages.len())),
+        None => (&[][..], &talk.messages[..]),
+    };
+    if let [ChatMessage::User { text, .. }] = summary {
+        let replaced = talk.replaced();
+        let message = format!("a summary stands for {}", count(replaced, "message"));
+        out.push(json!({
+            "type": "status", "status": "summarised", "message": message, "replaced": replaced,
+        }));
+        out.push(json!({"type": "text", "text": text}));
+    }
+    for message in messages {
         match message {
             ChatMessage::User { text, attached, .. } => {
                 let shown = attached.as_ref().map(|files| files.shown());

@@ -33,7 +33,7 @@ use crate::files::{UserInput, append_file};
 use crate::llm::WithFiles;
 use crate::media::ToolMedia;
 use crate::prompt::SystemPrompt;
-use crate::session::{ChatSession, ChatSessions, MessageRefusal, Replaced};
+use crate::session::{ChatSession, ChatSessions, MessageRefusal, Replaced, SUMMARISED};
 use base::text::SafeText;
 use host::Principal;
 pub use message::ws_schema;
@@ -382,10 +382,11 @@ impl Connection {
                 self.error("noSession", "there is no such session").await?;
             }
             ClientMessage::New => return Ok(Some((new()?, ConnectedHow::New, 0))),
-            ClientMessage::Branch { at } => {
-                let copy = sessions.branch(here, *at).await.ok_or(full)?;
-                return Ok(Some((copy, ConnectedHow::Resumed, 0)));
-            }
+            ClientMessage::Branch { at } => match sessions.branch(here, *at).await {
+                Ok(copy) => return Ok(Some((copy, ConnectedHow::Resumed, 0))),
+                Err(None) => return Err(full),
+                Err(Some(_)) => self.error("invalid", SUMMARISED).await?,
+            },
             ClientMessage::Sessions { query } => self.list(who, query).await?,
             ClientMessage::Rename { session, title } => {
                 if !sessions.rename(session, who, title).await {
@@ -476,6 +477,7 @@ impl Connection {
                     }
                     Err(MessageRefusal::Busy) => ("busy", "a turn is under way: abort it first"),
                     Err(MessageRefusal::NoSuchMessage) => ("invalid", "there is no such message"),
+                    Err(MessageRefusal::Summarised) => ("invalid", SUMMARISED),
                     Err(MessageRefusal::Deleted) => ("noSession", "the session was deleted"),
                 }
             }

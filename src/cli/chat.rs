@@ -105,10 +105,10 @@ impl ModelArgs {
     /// When the settings cannot be used.
     pub fn settings(&self, env: &Environment) -> Result<ChatSettings, String> {
         let mut settings = ChatSettings::read(env)?;
-        if self.provider.is_some() && self.provider != settings.provider {
+        let is_other = |given: &Provider| settings.provider.is_some_and(|set| set != *given);
+        if self.provider.as_ref().is_some_and(is_other) {
             // Model settings of one provider do not apply to another; what a conversation may cost does.
             settings = ChatSettings {
-                provider: self.provider,
                 keys: settings.keys,
                 sessions: settings.sessions,
                 prices: settings.prices,
@@ -116,6 +116,7 @@ impl ModelArgs {
                 ..ChatSettings::default()
             };
         }
+        settings.provider = self.provider.or(settings.provider);
         settings.base_url = self.base_url.as_ref().map(Url::to_string).or(settings.base_url);
         settings.model = self.model.clone().or(settings.model);
         settings.fenced |= self.fenced;
@@ -257,7 +258,7 @@ pub fn chat(common: &Common, args: &ChatArgs, telemetry: &Telemetry) -> CommandR
         }
         let lines = StdinLines::default();
         let agent = Agent::new(scene.host.clone(), who, model).limits(limits);
-        let agent = agent.trace(super::operate::trace_context());
+        let agent = agent.trace(super::operate::trace_context()).reveals(common.reveal);
         let agent = agent.asker(lines.asker().filter(|_| !args.consent.allow_reads));
         let mut talk = Conversation::default();
         if let Some(prompt) = &args.prompt {

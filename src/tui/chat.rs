@@ -112,8 +112,10 @@ pub struct ChatScreen {
     suggested: usize,
     /// Tokens and cost of the last turn and the conversation, the longest wording first.
     spent: Vec<SafeText>,
-    /// Messages of the user so far.
+    /// Messages of the user so far, but for those that a summary replaced before it was opened.
     said: Vec<String>,
+    /// How many those are.
+    replaced: usize,
     /// Index of the message being edited and sent again.
     again: Option<usize>,
     /// The last `done` event, with the cost of the turn.
@@ -163,6 +165,11 @@ impl ChatScreen {
                 self.end_text();
                 (self.is_busy, self.status) = (busy, SafeText::default());
             }
+            ChatNews::Unsent(text) => {
+                if self.input.is_empty() {
+                    self.input = area(&text);
+                }
+            }
             ChatNews::Choices(..) | ChatNews::Prompt(..) | ChatNews::Failed(_) => {}
         }
     }
@@ -209,6 +216,9 @@ impl ChatScreen {
             }
             "status" => {
                 let (word, tool) = (text("status"), text("tool"));
+                if let Some(replaced) = event["replaced"].as_u64() {
+                    self.replaced = replaced as usize;
+                }
                 if word == "retrying" {
                     self.void_answer();
                 }
@@ -256,6 +266,7 @@ impl ChatScreen {
 
     /// Removes a message of the user and everything after it.
     fn rewind(&mut self, at: usize) {
+        let Some(at) = at.checked_sub(self.replaced) else { return };
         self.said.truncate(at);
         let asked = self.entries.iter().enumerate();
         let mut asked = asked.filter(|(_, entry)| matches!(entry.part, ChatPart::Person(_)));
@@ -349,9 +360,11 @@ impl ChatScreen {
                 _ => return,
             },
             Action::EditAgain => {
-                let Some(at) = self.again.unwrap_or(self.said.len()).checked_sub(1) else { return };
+                let last = self.replaced + self.said.len();
+                let before = self.again.unwrap_or(last).checked_sub(self.replaced + 1);
+                let Some(at) = before else { return };
                 self.input = area(&self.said[at]);
-                self.again = Some(at);
+                self.again = Some(self.replaced + at);
                 return;
             }
             Action::History => ChatCommand::List(Choose::Conversation),

@@ -6,6 +6,7 @@ mod histories;
 mod media;
 mod ollama;
 mod responses;
+mod secrets;
 #[cfg(feature = "gateway")]
 mod socket;
 mod storms;
@@ -636,6 +637,41 @@ async fn the_context_is_checked_before_every_answer() {
     assert_eq!(provider.requests().len(), sent, "nothing is sent that cannot fit");
 }
 
+#[tokio::test]
+async fn a_summary_that_is_none_replaces_nothing_that_was_said() {
+    for (answer, why) in [
+        (text("  "), "is empty"),
+        (Answer::Filtered, "content filter"),
+        (Answer::Longest(vec![Piece::Text("They said")]), "was cut off at its maximum length"),
+        (Answer::Stream(vec![Piece::Refuse("I may not.")]), "was refused by the model"),
+        (call("a__read", "{}"), "is a call of a tool"),
+    ] {
+        let provider = Provider::new(vec![text("Fine."), answer, text("Shorter."), text("Yes.")]);
+        let mut config = remote(Format::OpenAi, &provider);
+        config.context = Some(4_000);
+        let model: Arc<dyn LanguageModel> = Arc::new(ProviderModel::new(config).unwrap());
+        let (scene, mut talk) = (Scene::new().await, Conversation::default());
+        scene.turn(Arc::clone(&model), &mut talk, &"Listen to this. ".repeat(500)).await;
+        let long = "And to that. ".repeat(400);
+        let reason = scene.turn(Arc::clone(&model), &mut talk, &long).await;
+        assert_eq!(reason, DoneReason::Failed, "{why}: {:?}", scene.events());
+        assert!(!scene.has(StatusKind::Summarised), "{why}");
+        let told = serde_json::to_string(&scene.events()).unwrap();
+        assert!(told.contains(why) && told.contains("left as it is"), "{why}: {told}");
+        assert_eq!((talk.messages.len(), talk.summary.as_ref()), (3, None), "{why}");
+        // The next one may be better.
+        assert_eq!(scene.turn(model, &mut talk, "And now?").await, DoneReason::End, "{why}");
+        assert!(scene.has(StatusKind::Summarised), "{why}");
+        assert!(talk.title().starts_with("Listen to this."), "{}", talk.title());
+        let replaced = talk.summary.as_ref().unwrap().asked;
+        for at in [replaced - 1, 3] {
+            assert!(talk.clone().rewind(at).is_none(), "{why}: {at} after {replaced}");
+        }
+        let again = talk.rewind(2).unwrap();
+        assert!(matches!(again, ChatMessage::User { text, .. } if text == "And now?"), "{why}");
+    }
+}
+
 /// A chat under a policy, whose caller is not the user.
 async fn governed(policy: Value) -> (Scene, PolicyKeeper, tempfile::TempDir) {
     let mut scene = Scene::new().await;
@@ -799,6 +835,43 @@ fn chat_in(
         .env_remove("GOOGLE_API_KEY")
         .env_remove("ANTHROPIC_API_KEY");
     crate::support::finish(command, Duration::from_secs(60))
+}
+
+#[test]
+fn a_replay_compares_what_was_sent_and_fails_with_the_model() {
+    let bench = crate::support::Bench::new();
+    let file = bench.path().join("chat.jsonl");
+    let file = file.to_str().unwrap();
+    let same = || {
+        let (made_up, right) = (call("greeter__gret", "{}"), call("greeter__greet", "{}"));
+        vec![made_up, right, text("Greeted.")]
+    };
+    let first = Provider::new(same());
+    let done =
+        chat_in(&bench, &["--base-url", &first.url], &["-p", "greet them", "--record", file]);
+    assert_eq!(done.code, Some(0), "{done:#?}");
+    let again = |answers: Vec<Answer>| {
+        let other = Provider::new(answers);
+        let arguments = ["--base-url", &other.url, "--model", "other", "--replay", file];
+        chat_in(&crate::support::Bench::new(), &arguments, &[])
+    };
+    let done = again(same());
+    assert_eq!(done.code, Some(0), "{done:#?}");
+    assert!(done.stdout.starts_with("same "), "{done:#?}");
+
+    let bench = crate::support::Bench::new();
+    let file = bench.path().join("quiet.jsonl");
+    let file = file.to_str().unwrap();
+    let quiet = Provider::new(vec![text("Hello.")]);
+    chat_in(&bench, &["--base-url", &quiet.url], &["-p", "hello", "--record", file]);
+    let other =
+        Provider::new(vec![Answer::Status(401, "", json!({"error": {"message": "no such key"}}))]);
+    let arguments = ["--base-url", &other.url, "--model", "other", "--replay", file];
+    for form in [&[][..], &["--json"]] {
+        let done = chat_in(&crate::support::Bench::new(), &arguments, form);
+        assert_eq!(done.code, Some(1), "{done:#?}");
+        assert!(done.stdout.contains("no such key"), "{done:#?}");
+    }
 }
 
 #[test]

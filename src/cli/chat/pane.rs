@@ -10,7 +10,7 @@ use super::ModelArgs;
 use crate::args::Common;
 use crate::load;
 use ::chat::files::with_files;
-use ::chat::session::{ChatSession, ChatSessions, MessageRefusal, SessionLimits};
+use ::chat::session::{ChatSession, ChatSessions, MessageRefusal, SUMMARISED, SessionLimits};
 use ::chat::store::SessionFolder;
 use ::chat::{ChatSettings, LanguageModel, ModelDrafter, Provider, TurnLimits};
 use ::deck::{Clients, load_policy};
@@ -45,7 +45,7 @@ pub fn in_dashboard(
     };
     let most_cost = settings.most_cost(None, &*model, &env)?;
     let files = if is_demo { Vec::new() } else { load::files(common, &env) };
-    let source = ChatSource { settings, env, files, most_cost, trace };
+    let source = ChatSource { settings, env, files, most_cost, trace, reveals: common.reveal };
     Ok(Some((ModelDrafter::new(Arc::clone(&model)), open(model, source))))
 }
 
@@ -61,6 +61,8 @@ struct ChatSource {
     most_cost: Option<f64>,
     /// The trace that its calls belong to.
     trace: TraceContext,
+    /// Whether the secrets of the configuration are shown.
+    reveals: bool,
 }
 
 /// Returns the function that opens a chat with this model.
@@ -77,6 +79,9 @@ fn open(model: Arc<dyn LanguageModel>, source: ChatSource) -> OpenChat {
         let clients = Clients::default();
         let sessions = ChatSessions::new(host, Arc::clone(&model), limits, store, clients);
         sessions.trace(source.trace.clone());
+        if source.reveals {
+            sessions.reveal();
+        }
         let session = sessions.open(Principal::new(Origin::Dashboard))?;
         session.attach();
         let (commands, queue) = mpsc::channel(16);
@@ -160,21 +165,31 @@ impl Talking {
         SafeText::cut(&format!("{}{profile}", agent.model().name()), 80)
     }
 
+    /// Sends a message of the user.
+    async fn say(&self, text: &str, at: Option<usize>) -> Result<(), String> {
+        let (said, folder) = (text.to_owned(), self.source.env.cwd.clone());
+        let reading = move || with_files(&said, &folder);
+        let sent = tokio::task::spawn_blocking(reading).await;
+        let sent = sent.map_err(|error| error.to_string())??;
+        let cancel = CancellationToken::new();
+        let begun = self.session.begin(text, sent, at, cancel).map_err(|refusal| match refusal {
+            MessageRefusal::Busy => "the answer is not complete",
+            MessageRefusal::NoSuchMessage => "there is no such message",
+            MessageRefusal::Summarised => SUMMARISED,
+            MessageRefusal::Deleted => "the session was deleted",
+            MessageRefusal::NoFiles => "the files of that message are gone",
+        });
+        begun.map_err(str::to_owned)
+    }
+
     async fn act(&mut self, command: ChatCommand) -> Result<(), String> {
         let me = Principal::new(Origin::Dashboard);
         match command {
             ChatCommand::Say(text, at) => {
-                let (said, folder) = (text.clone(), self.source.env.cwd.clone());
-                let reading = move || with_files(&said, &folder);
-                let sent = tokio::task::spawn_blocking(reading).await;
-                let sent = sent.map_err(|error| error.to_string())??;
-                let cancel = CancellationToken::new();
-                self.session.begin(&text, sent, at, cancel).map_err(|refusal| match refusal {
-                    MessageRefusal::Busy => "the answer is not complete",
-                    MessageRefusal::NoSuchMessage => "there is no such message",
-                    MessageRefusal::Deleted => "the session was deleted",
-                    MessageRefusal::NoFiles => "the files of that message are gone",
-                })?;
+                if let Err(problem) = self.say(&text, at).await {
+                    self.send(ChatNews::Unsent(text)).await;
+                    return Err(problem);
+                }
             }
             ChatCommand::Abort => _ = self.session.abort(),
             ChatCommand::CancelCall(id) => _ = self.session.agent().cancel_call(&id),
@@ -204,7 +219,11 @@ impl Talking {
             }
             ChatCommand::Branch(at) => {
                 let copy = self.sessions.branch(&self.session, at).await;
-                self.show(copy.ok_or("there are too many conversations")?).await;
+                let copy = copy.map_err(|refusal| match refusal {
+                    Some(_) => SUMMARISED,
+                    None => "there are too many conversations",
+                });
+                self.show(copy?).await;
             }
             ChatCommand::Model(name) => {
                 let settings = ChatSettings { model: Some(name), ..self.source.settings.clone() };
@@ -313,7 +332,8 @@ mod tests {
         let (settings, env) = (ChatSettings::default(), Environment::of_process());
         let (news, mut received) = mpsc::channel(64);
         let trace = TraceContext::default();
-        let source = ChatSource { settings, env, files: Vec::new(), most_cost: None, trace };
+        let (files, most_cost, reveals) = (Vec::new(), None, false);
+        let source = ChatSource { settings, env, files, most_cost, trace, reveals };
         let chat = open(Arc::new(Embedded), source)(host.clone(), news).expect("a chat");
         let _ = chat.try_send(ChatCommand::Say("hello there".to_owned(), None));
         let done = |news: &ChatNews| matches!(news, ChatNews::Event(e) if e["type"] == "done");
@@ -348,7 +368,8 @@ mod tests {
         let (settings, env) = (ChatSettings::default(), Environment::of_process());
         let (news, mut received) = mpsc::channel(64);
         let trace = TraceContext::default();
-        let source = ChatSource { settings, env, files: Vec::new(), most_cost: Some(1.0), trace };
+        let (files, most_cost, reveals) = (Vec::new(), Some(1.0), false);
+        let source = ChatSource { settings, env, files, most_cost, trace, reveals };
         let chat = open(Arc::new(Embedded), source)(host.clone(), news).expect("a chat");
         let _ = chat.try_send(ChatCommand::Say("hello there".to_owned(), None));
         let done = loop {

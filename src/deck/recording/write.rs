@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{BlockReader, FORMAT_VERSION, Header, Recording, RecordingLine};
+use base::secret::Redactor;
 use base::{Clock, Timestamp};
 use config::{holds_secret_word, server_entries};
 use host::Host;
@@ -73,7 +74,8 @@ impl Recorder {
         Ok(Self { stop: stop.drop_guard(), clock, said, thread })
     }
 
-    /// Records a message of the user to a model; dropped when the queue is full.
+    /// Records a message of the user to a model, the secrets of the servers masked; dropped when the
+    /// queue is full.
     pub fn record_chat(&self, text: &str) {
         let _ = self.said.try_send((self.clock.now(), text.to_owned()));
     }
@@ -118,6 +120,14 @@ impl<'a> HostReader<'a> {
         Self { host, fact, frame: 0, log: 0, said, latest: Timestamp(0) }
     }
 
+    /// The line of a message to a model, secrets masked.
+    fn chat(&self, (at, text): (Timestamp, String)) -> (Timestamp, RecordingLine) {
+        let view = self.host.view().borrow().clone();
+        let secrets = view.servers.keys().flat_map(|server| self.host.secrets(server));
+        let text = Redactor::new(secrets).redact(&text).into_owned();
+        (at, RecordingLine::Chat { at, text })
+    }
+
     async fn record(
         mut self,
         output: &mut RecordingFile,
@@ -128,7 +138,7 @@ impl<'a> HostReader<'a> {
         loop {
             let is_last = stop.is_cancelled();
             while let Ok(said) = self.said.try_recv() {
-                lines.push(chat(said));
+                lines.push(self.chat(said));
             }
             let records = facts.read(self.fact, MAX_BATCH_RECORDS);
             let frames = traffic.read(self.frame, MAX_BATCH_RECORDS);
@@ -187,7 +197,7 @@ impl<'a> HostReader<'a> {
                     _ = new_facts.changed() => {}
                     _ = new_frames.changed() => {}
                     _ = new_logs.changed() => {}
-                    Some(said) = self.said.recv() => lines.push(chat(said)),
+                    Some(said) = self.said.recv() => lines.push(self.chat(said)),
                     () = stop.cancelled() => {}
                 }
             }
@@ -197,11 +207,6 @@ impl<'a> HostReader<'a> {
             }
         }
     }
-}
-
-/// The line of a message to a model.
-fn chat((at, text): (Timestamp, String)) -> (Timestamp, RecordingLine) {
-    (at, RecordingLine::Chat { at, text })
 }
 
 /// The output file, which is rotated when it is full.

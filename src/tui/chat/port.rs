@@ -67,6 +67,8 @@ pub enum ChatNews {
     Choices(Choose, Vec<(SafeText, ChatCommand)>),
     /// The system prompt, costs per server as in the event `done`, context window in tokens.
     Prompt(SafeText, Value, u64),
+    /// This message of the user was not sent.
+    Unsent(String),
     /// A command failed.
     Failed(SafeText),
 }

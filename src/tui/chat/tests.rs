@@ -208,6 +208,23 @@ fn the_export_is_markdown() {
 }
 
 #[test]
+fn messages_that_a_summary_replaced_are_counted_and_what_is_not_sent_stays_typed() {
+    let replaced = json!({"type": "status", "status": "summarised", "replaced": 2, "message": "2"});
+    let mut screen = screen(&[replaced, message("three", None), message("four", None)]);
+    screen.event(&json!({"type": "done"}));
+    for (wanted, at) in [("four", 3), ("three", 2), ("three", 2)] {
+        act(&mut screen, Action::EditAgain);
+        assert_eq!((screen.input.lines(), screen.again), (&[wanted.to_owned()][..], Some(at)));
+    }
+    let wanted = ChatCommand::Say("three".to_owned(), Some(2));
+    assert_eq!(act(&mut screen, Action::Send), Some(wanted));
+    screen.news(ChatNews::Unsent("three".to_owned()));
+    assert_eq!(screen.input.lines(), ["three"]);
+    screen.event(&message("three", Some(2)));
+    assert_eq!(screen.said, ["three"]);
+}
+
+#[test]
 fn an_empty_conversation_suggests_messages_and_tab_writes_them() {
     let suggestions = ["How warm is it?", "Read it.", "Stop."].map(SafeText::line).to_vec();
     let mut screen = ChatScreen::default();

@@ -671,7 +671,8 @@ async fn a_tool_that_was_made_up_and_a_malformed_block_are_reported() {
 
 #[tokio::test]
 async fn a_history_that_is_too_long_is_summarised() {
-    let mut options = usual(vec![text("Fine."), text("They talked."), text("Good.")]);
+    let answers = ["Fine.", "They talked.", "Good.", "Better."].map(text);
+    let mut options = usual(answers.to_vec());
     options.context = 4_000;
     let service = Service::new(options).await;
     let mut client = service.connect().await;
@@ -681,6 +682,23 @@ async fn a_history_that_is_too_long_is_summarised() {
     assert_eq!(answer_text(&events), "Good.");
     let last = service.provider.requests().pop().unwrap().body["messages"].to_string();
     assert!(last.contains("They talked.") && !last.contains("Listen to this."), "{last}");
+    // Messages keep their numbers and the conversation its title.
+    for message in
+        [json!({"type": "message", "text": "no", "at": 0}), json!({"type": "branch", "at": 0})]
+    {
+        client.send(message).await;
+        let refused = client.next().await.unwrap();
+        assert!(refused["message"].as_str().unwrap().contains("summary stands"), "{refused}");
+    }
+    client.send(json!({"type": "message", "text": "Or this?", "at": 1})).await;
+    assert_eq!(answer_text(&client.until("done").await), "Better.");
+    let last = service.provider.requests().pop().unwrap().body["messages"].to_string();
+    assert!(last.contains("They talked.") && last.contains("Or this?"), "{last}");
+    assert!(!last.contains("And to that."), "{last}");
+    client.send(json!({"type": "sessions"})).await;
+    let listed = client.until("sessions").await.pop().unwrap();
+    let title = listed["sessions"][0]["title"].as_str().unwrap();
+    assert!(title.starts_with("Listen to this."), "{listed}");
 }
 
 #[tokio::test]

@@ -1,0 +1,240 @@
+//! Keeps the secrets of the configuration out of what a chat shows and stores. What the model is
+//! sent and sends stays as it is.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::event::{ChatEvent, StatusKind};
+use base::secret::Redactor;
+use host::{ApprovalRequest, Asker, Host, RequestHandler};
+use protocol::{Answer, RequestKind};
+
+/// Keys of events whose values clients decide by: they are words of ours, and ids.
+const OWN_KEYS: [&str; 8] = ["type", "id", "seq", "role", "status", "reason", "code", "answers"];
+
+/// What is masked in conversations. Clones share it.
+#[derive(Clone)]
+pub(crate) struct ChatMask {
+    host: Host,
+    known: Redactor,
+    is_lifted: Arc<AtomicBool>,
+}
+
+impl ChatMask {
+    /// Masks the secrets of the servers of this host, once it [learns](Self::learn) them.
+    pub(crate) fn new(host: &Host) -> Self {
+        Self { host: host.clone(), known: Redactor::default(), is_lifted: Arc::default() }
+    }
+
+    /// Shows everything from now on. What is stored is masked all the same.
+    pub(crate) fn lift(&self) {
+        self.is_lifted.store(true, Ordering::Relaxed);
+    }
+
+    /// Learns the secrets of now: servers come, and their tokens are renewed.
+    pub(crate) fn learn(&self) {
+        let view = self.host.view().borrow().clone();
+        self.known.learn(view.servers.keys().flat_map(|server| self.host.secrets(server)));
+    }
+
+    /// For what is stored.
+    pub(crate) fn stored(&self) -> Redactor {
+        self.known.clone()
+    }
+
+    /// For what is shown.
+    pub(crate) fn shown(&self) -> Redactor {
+        if self.is_lifted.load(Ordering::Relaxed) {
+            Redactor::default()
+        } else {
+            self.known.clone()
+        }
+    }
+
+    /// An event or a message as it is shown.
+    pub(crate) fn shown_event(&self, mut event: Value) -> Value {
+        let redactor = self.shown();
+        for (key, value) in event.as_object_mut().into_iter().flatten() {
+            if !OWN_KEYS.contains(&key.as_str())
+                && let Some(masked) = redactor.redact_json(value)
+            {
+                *value = masked;
+            }
+        }
+        event
+    }
+
+    /// What asks, with questions about calls as they are shown.
+    pub(crate) fn asker(&self, asker: Asker) -> Asker {
+        Asker(Arc::new(MaskedAsker { asker, mask: self.clone() }))
+    }
+}
+
+struct MaskedAsker {
+    asker: Asker,
+    mask: ChatMask,
+}
+
+impl RequestHandler for MaskedAsker {
+    fn handle(
+        &self,
+        mut request: Arc<ApprovalRequest>,
+        withdrawn: CancellationToken,
+    ) -> BoxFuture<'static, Option<Answer>> {
+        // The answers to what servers ask are checked by it.
+        if matches!(request.kind, RequestKind::Guard | RequestKind::Permission) {
+            let params = self.mask.shown_event((*request.params).clone());
+            request = Arc::new(ApprovalRequest { params: Arc::new(params), ..(*request).clone() });
+        }
+        self.asker.0.handle(request, withdrawn)
+    }
+}
+
+/// The events of a turn as they are shown. The end of a text that still comes is held back, as far
+/// as a secret may have begun in it.
+pub(crate) struct MaskedEvents<'a> {
+    mask: &'a ChatMask,
+    on_event: &'a (dyn Fn(ChatEvent) + Send + Sync),
+    held: String,
+    /// Whether that is reasoning, not the answer.
+    is_reasoning: bool,
+}
+
+impl<'a> MaskedEvents<'a> {
+    pub(crate) const fn new(
+        mask: &'a ChatMask,
+        on_event: &'a (dyn Fn(ChatEvent) + Send + Sync),
+    ) -> Self {
+        Self { mask, on_event, held: String::new(), is_reasoning: false }
+    }
+
+    /// Passes on an event, and what is known of the text before it.
+    pub(crate) fn pass(&mut self, event: ChatEvent) {
+        match event {
+            ChatEvent::Text { text } => self.add(&text, false),
+            ChatEvent::Status { status: StatusKind::Reasoning, message: Some(text), .. } => {
+                self.add(&text, true)
+            }
+            event => {
+                // The model begins its answer anew.
+                if matches!(event, ChatEvent::Status { status: StatusKind::Retrying, .. }) {
+                    self.held.clear();
+                }
+                self.tell_held();
+                (self.on_event)(self.masked(event));
+            }
+        }
+    }
+
+    fn add(&mut self, text: &str, is_reasoning: bool) {
+        if self.is_reasoning != is_reasoning {
+            self.tell_held();
+            self.is_reasoning = is_reasoning;
+        }
+        self.held.push_str(text);
+        let redactor = self.mask.shown();
+        let later = self.held.split_off(settled(&self.held, &redactor));
+        self.tell_held();
+        self.held = later;
+    }
+
+    fn tell_held(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        if held.is_empty() {
+            return;
+        }
+        let text = self.mask.shown().redact(&held).into_owned();
+        (self.on_event)(if self.is_reasoning {
+            ChatEvent::status(StatusKind::Reasoning, text)
+        } else {
+            ChatEvent::Text { text }
+        });
+    }
+
+    fn masked(&self, mut event: ChatEvent) -> ChatEvent {
+        let redactor = self.mask.shown();
+        match &mut event {
+            ChatEvent::ToolCall { arguments, .. } => {
+                if let Some(masked) = redactor.redact_json(arguments) {
+                    *arguments = masked;
+                }
+            }
+            ChatEvent::Text { text }
+            | ChatEvent::ToolResult { text, .. }
+            | ChatEvent::ToolProgress { message: text, .. }
+            | ChatEvent::Status { message: Some(text), .. }
+            | ChatEvent::Error { message: text, .. }
+            | ChatEvent::Done { message: text, .. } => {
+                *text = redactor.redact(text).into_owned();
+            }
+            ChatEvent::Status { message: None, .. } => {}
+        }
+        event
+    }
+}
+
+/// How much of a text can be told: nothing that follows makes a part of it the beginning of a secret,
+/// and no secret lies across its end.
+fn settled(text: &str, redactor: &Redactor) -> usize {
+    let most = text.len().saturating_sub(redactor.longest().saturating_sub(1));
+    let whole = redactor.redact(text);
+    let mut cuts = (0..=most).rev().filter(|at| text.is_char_boundary(*at));
+    let keeps_secrets = |at: &usize| {
+        let (before, after) = text.split_at(*at);
+        let (before, after) = (redactor.redact(before), redactor.redact(after));
+        whole.strip_prefix(&*before).is_some_and(|rest| rest == &*after)
+    };
+    match &whole {
+        Cow::Borrowed(_) => cuts.next(),
+        Cow::Owned(_) => cuts.find(keeps_secrets),
+    }
+    .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told of a text that comes in pieces of this many characters, and what at most was
+    /// held back.
+    fn told(text: &str, redactor: &Redactor, step: usize) -> (String, usize) {
+        let (mut held, mut out, mut most) = (String::new(), String::new(), 0);
+        let all: Vec<char> = text.chars().collect();
+        for piece in all.chunks(step) {
+            held.extend(piece);
+            let later = held.split_off(settled(&held, redactor));
+            out += &redactor.redact(&held);
+            held = later;
+            // With a secret that is there as a whole, and goes with what follows it.
+            if matches!(redactor.redact(&held), Cow::Borrowed(_)) {
+                most = most.max(held.len());
+            }
+        }
+        (out + &redactor.redact(&held), most)
+    }
+
+    #[test]
+    fn a_secret_in_pieces_is_masked_as_in_one_and_no_more_than_its_length_is_held() {
+        let redactor = Redactor::new(["größe-4711-geheim", "heimlich-genug"].map(Into::into));
+        for text in [
+            "it is größe-4711-geheim.",
+            "größe-4711-geheimlich-genug and größe-4711-gehei, größe-4711-geheim",
+            "größe-4711größe-4711-geheim",
+            "nothing of it, and größe-4711",
+        ] {
+            let whole = redactor.redact(text);
+            for step in 1..=text.chars().count() {
+                let (told, held) = told(text, &redactor, step);
+                assert_eq!(told, whole, "{step}");
+                assert!(held < redactor.longest(), "{step}: {held}");
+            }
+        }
+        let none = Redactor::default();
+        assert_eq!(told("größe-4711-geheim", &none, 1), ("größe-4711-geheim".to_owned(), 0));
+    }
+}
