@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use aho_corasick::packed::Searcher;
@@ -15,7 +16,7 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use super::text::json::escaped;
+use super::text::json::{WrittenNumbers, escaped};
 use super::text::percent;
 
 /// What every secret is printed as.
@@ -99,6 +100,8 @@ struct Search {
     /// values.
     glance: Option<Searcher>,
     longest: usize,
+    /// What is searched for, sorted.
+    patterns: Vec<String>,
 }
 
 impl Search {
@@ -107,7 +110,7 @@ impl Search {
         for value in &values {
             patterns.add(value.expose());
         }
-        let patterns = patterns.0;
+        let patterns: Vec<String> = patterns.0.into_iter().collect();
         let longest = patterns.iter().map(String::len).max().unwrap_or(0);
         if patterns.is_empty() {
             return Self { values, ..Self::default() };
@@ -117,7 +120,26 @@ impl Search {
         let all = AhoCorasick::builder().kind(kind).build(&patterns).ok();
         // Vectorised (SIMD), for up to a few dozen patterns.
         let glance = Searcher::new(&patterns).filter(|glance| glance.minimum_len() > 0);
-        Self { values, all, glance, longest }
+        Self { values, all, glance, longest, patterns }
+    }
+
+    /// Where known values are in `text`, in order; those that overlap are one.
+    fn spans(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let mut spans: Vec<Range<usize>> = Vec::new();
+        let Some(search) = &self.all else { return spans };
+        if self.glance.as_ref().is_some_and(|glance| glance.find(text).is_none()) {
+            return spans;
+        }
+        // Overlapping matches come ordered by their end. They are merged, so that no part of a
+        // value that overlaps another is left.
+        for found in search.find_overlapping_iter(text) {
+            let mut span = found.range();
+            while let Some(last) = spans.pop_if(|last| last.end > span.start) {
+                span.start = span.start.min(last.start);
+            }
+            spans.push(span);
+        }
+        spans
     }
 }
 
@@ -165,7 +187,37 @@ impl Redactor {
         self.0.read().longest
     }
 
-    /// `value` with every known value in its texts and keys masked; `None` when nothing was found.
+    /// The last place at or before `end` where `text` can be cut without leaving a part of a known
+    /// value. For a text that was cut itself, `end` is [`Redactor::longest`] bytes before its end.
+    pub fn cut_before(&self, text: &[u8], end: usize) -> usize {
+        let known = Arc::clone(&self.0.read());
+        let mut end = end.min(text.len());
+        let spans = known.spans(&text[..text.len().min(end + known.longest)]);
+        if let Some(span) = spans.iter().find(|span| span.start < end && end < span.end) {
+            end = span.start;
+        }
+        // Nor within a character, of at most four bytes.
+        let begins =
+            |at: &usize| text.get(*at).is_none_or(|byte| byte & 0b1100_0000 != 0b1000_0000);
+        (end.saturating_sub(3)..=end).rev().find(begins).unwrap_or(end)
+    }
+
+    /// How many bytes at the end of a text that goes on may be the beginning of a known value.
+    pub fn begun_at_end(&self, text: &[u8]) -> usize {
+        let known = Arc::clone(&self.0.read());
+        let most = text.len().min(known.longest.saturating_sub(1));
+        (text.len() - most..text.len())
+            .map(|start| &text[start..])
+            .find_map(|end| {
+                let next = known.patterns.partition_point(|pattern| pattern.as_bytes() <= end);
+                let begins = known.patterns.get(next)?.as_bytes().starts_with(end);
+                begins.then_some(end.len())
+            })
+            .unwrap_or_default()
+    }
+
+    /// `value` with every known value in its texts, keys and numbers masked; `None` when nothing was
+    /// found. A number becomes a text.
     pub fn redact_json(&self, value: &Value) -> Option<Value> {
         let text = |text: &str| match self.redact(text) {
             Cow::Owned(masked) if masked != text => Some(masked),
@@ -191,47 +243,131 @@ impl Redactor {
                     Value::Object(pairs.collect())
                 })
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => None,
+            Value::Number(_) if self.is_empty() => None,
+            Value::Number(number) => text(&number.to_string()).map(|_| MASK.into()),
+            Value::Null | Value::Bool(_) => None,
         }
+    }
+
+    /// As [`Redactor::redact_json`], for a value whose numbers may be written otherwise than it
+    /// spells them.
+    pub fn redact_written(&self, value: &Value, numbers: &WrittenNumbers) -> Option<Value> {
+        let mut spelled = numbers.iter().filter(|(_, raw)| self.redact(raw) != *raw).peekable();
+        if spelled.peek().is_none() {
+            return self.redact_json(value);
+        }
+        let mut masked = value.clone();
+        for (pointer, _) in spelled {
+            if let Some(number) = masked.pointer_mut(pointer) {
+                *number = MASK.into();
+            }
+        }
+        Some(self.redact_json(&masked).unwrap_or(masked))
     }
 
     /// `text` with every known value masked; borrowed when nothing was found.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let known = Arc::clone(&self.0.read());
-        let Some(search) = &known.all else { return Cow::Borrowed(text) };
-        if known.glance.as_ref().is_some_and(|glance| glance.find(text).is_none()) {
-            return Cow::Borrowed(text);
-        }
-        let mut out = String::new();
-        let mut copied = 0;
-        // Overlapping matches come ordered by their end. They are merged, so that no part of a
-        // value that overlaps another is left.
-        let mut spans: Vec<(usize, usize)> = Vec::new();
-        for found in search.find_overlapping_iter(text) {
-            let mut span = (found.start(), found.end());
-            while let Some(last) = spans.last().copied().filter(|last| last.1 > span.0) {
-                span.0 = span.0.min(last.0);
-                spans.pop();
+        let spans = known.spans(text.as_bytes());
+        masked(text, spans.into_iter().map(|span| (span, MASK)))
+    }
+
+    /// The text of JSON, or a part of it that begins outside of strings, with every known value
+    /// masked; what was JSON still is: in place of a number there is a text.
+    pub fn redact_json_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let known = Arc::clone(&self.0.read());
+        let mut place = JsonPlace { text: text.as_bytes(), at: 0, in_string: false };
+        let mut spans: Vec<(Range<usize>, &str)> = Vec::new();
+        for span in known.spans(text.as_bytes()) {
+            // Within the number that was masked last.
+            if span.end <= place.at {
+                continue;
             }
-            spans.push(span);
+            spans.push(place.widened(span));
         }
-        if spans.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        for (start, end) in spans {
-            out.push_str(&text[copied..start]);
-            out.push_str(MASK);
-            copied = end;
-        }
-        out.push_str(&text[copied..]);
-        Cow::Owned(out)
+        masked(text, spans.into_iter())
     }
 }
 
-impl fmt::Debug for Redactor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let spellings = self.0.read().all.as_ref().map_or(0, AhoCorasick::patterns_len);
-        f.debug_struct("Redactor").field("spellings", &spellings).finish_non_exhaustive()
+/// `text` with these parts replaced, which are in order; borrowed when there are none.
+fn masked<'a, 'm>(
+    text: &'a str,
+    parts: impl ExactSizeIterator<Item = (Range<usize>, &'m str)>,
+) -> Cow<'a, str> {
+    if parts.len() == 0 {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut copied) = (String::new(), 0);
+    for (part, mask) in parts {
+        out.push_str(&text[copied..part.start]);
+        out.push_str(mask);
+        copied = part.end;
+    }
+    out.push_str(&text[copied..]);
+    Cow::Owned(out)
+}
+
+/// A place in a JSON text that is gone through from its beginning.
+struct JsonPlace<'a> {
+    text: &'a [u8],
+    at: usize,
+    in_string: bool,
+}
+
+impl JsonPlace<'_> {
+    /// [`MASK`] as a value.
+    const QUOTED_MASK: &'static str = "\"***\"";
+
+    /// Goes on to `end`, or to the beginning of the escape sequence that `end` lies in.
+    fn advance(&mut self, end: usize) {
+        while self.at < end {
+            let step = match self.text[self.at] {
+                b'"' => {
+                    self.in_string = !self.in_string;
+                    1
+                }
+                b'\\' if self.in_string => self.escape_len(),
+                _ => 1,
+            };
+            if self.at + step > end {
+                return;
+            }
+            self.at += step;
+        }
+    }
+
+    /// Length of the escape sequence that begins here (RFC 8259, section 7).
+    fn escape_len(&self) -> usize {
+        let rest = &self.text[self.at..];
+        let is_unicode = rest.get(1) == Some(&b'u')
+            && rest.get(2..6).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        match rest.get(1) {
+            _ if is_unicode => 6,
+            Some(next) if next.is_ascii() => 2,
+            _ => 1,
+        }
+    }
+
+    /// What has to be replaced so that `span` is gone and the text stays JSON, and by what: a whole
+    /// escape sequence, and outside of strings a whole number.
+    fn widened(&mut self, span: Range<usize>) -> (Range<usize>, &'static str) {
+        let done = self.at;
+        self.advance(span.start);
+        let is_bare = !self.in_string;
+        let (mut start, mut end) = (self.at.min(span.start).max(done), span.end);
+        if is_bare {
+            let in_number = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+            start -= self.text[done..start].iter().rev().take_while(in_number).count();
+            if self.text[start..end].iter().all(|byte| in_number(&byte)) {
+                end += self.text[end..].iter().take_while(in_number).count();
+            }
+        }
+        self.advance(end);
+        if self.at < end {
+            self.at += self.escape_len();
+            end = self.at;
+        }
+        (start..end, if is_bare { Self::QUOTED_MASK } else { MASK })
     }
 }
 

@@ -97,9 +97,10 @@ impl Aside {
     }
 }
 
-/// Masks those values in the text, with a note on stderr when there were any.
+/// Masks those values in the text, with a note on stderr when there were any. What is JSON stays so.
 fn masked(text: &str, hidden: &Redactor) -> String {
-    let masked = hidden.redact(text);
+    let is_json = text.starts_with(['{', '[']);
+    let masked = if is_json { hidden.redact_json_text(text) } else { hidden.redact(text) };
     if masked != text {
         output::complain(
             "values of the configuration are masked in the answer; --reveal shows them",

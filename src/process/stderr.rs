@@ -116,16 +116,22 @@ impl StderrTap {
 }
 
 /// One line as text: masked first, cut afterwards, so that no part of a secret is left at the cut.
+/// `more` bytes of it were not kept.
 fn safe(line: &[u8], more: usize, limit: usize, redactor: &Redactor) -> SafeText {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let text = String::from_utf8_lossy(line);
     let text = without_colors(&text);
-    let text = redactor.redact(&text);
-    if text.len() <= limit && more == 0 {
-        return SafeText::line(&text);
+    let end = match more {
+        0 => text.len(),
+        _ => redactor.cut_before(text.as_bytes(), text.len().saturating_sub(redactor.longest())),
+    };
+    let shown = redactor.redact(&text[..end]);
+    if shown.len() <= limit && more == 0 {
+        return SafeText::line(&shown);
     }
-    let head = cut(&text, limit);
-    SafeText::line(&format!("{head} … {} bytes more", text.len() - head.len() + more))
+    let head = cut(&shown, limit);
+    let left = shown.len() - head.len() + text.len() - end + more;
+    SafeText::line(&format!("{head} … {left} bytes more"))
 }
 
 /// A text without the sequences that set colours and weight (ECMA-48, SGR): programs write them to
@@ -180,7 +186,7 @@ pub(super) async fn pump(
             tokio::task::yield_now().await;
         }
     }
-    cutter.idle();
+    cutter.end();
 }
 
 /// Cuts chunks into lines and lines into log records.
@@ -191,6 +197,8 @@ struct Cutter<'a> {
     line: Vec<u8>,
     /// Bytes of the line beyond that, which are only counted.
     more: usize,
+    /// Whether the line waits for the rest of what may be a secret, however long that takes.
+    waits: bool,
     /// Whether the line being read is dropped.
     skipping: bool,
     quota: Allowance,
@@ -211,6 +219,7 @@ impl<'a> Cutter<'a> {
             hold: context.stderr_line_bytes + context.redactor.longest(),
             line: Vec::new(),
             more: 0,
+            waits: false,
             skipping: false,
             quota: Allowance::new(MAX_LINES_PER_SECOND, MAX_BURST_LINES),
             dropped: Dropped::default(),
@@ -219,7 +228,8 @@ impl<'a> Cutter<'a> {
 
     /// How long a read may block before [`Cutter::idle`] has work.
     fn wakes_after(&self) -> Option<Duration> {
-        (!self.line.is_empty() || self.dropped.lines > 0).then_some(PARTIAL_LINE_TIMEOUT)
+        let shows = !self.line.is_empty() && !self.waits;
+        (shows || self.dropped.lines > 0).then_some(PARTIAL_LINE_TIMEOUT)
     }
 
     /// Processes a chunk; returns how many lines ended in it and how many of these were dropped.
@@ -263,6 +273,7 @@ impl<'a> Cutter<'a> {
         let room = self.hold.saturating_sub(self.line.len()).min(part.len());
         self.line.extend_from_slice(&part[..room]);
         self.more += part.len() - room;
+        self.waits = false;
     }
 
     fn emit(&mut self) {
@@ -282,8 +293,37 @@ impl<'a> Cutter<'a> {
         self.skipping = false;
     }
 
-    /// Called after a quiet period: emits an unterminated line and reports what was dropped.
+    /// Called after a quiet period: emits an unterminated line, but for the beginning of what may be
+    /// a secret, and reports what was dropped.
     fn idle(&mut self) {
+        let begun = self.begun();
+        let rest = self.line.split_off(self.line.len() - begun);
+        if !self.line.is_empty() {
+            self.emit();
+        }
+        self.line = rest;
+        self.waits = true;
+        self.dropped.reported = None;
+        self.report_dropped();
+    }
+
+    /// Bytes at the end of the line that may be the beginning of a secret.
+    fn begun(&self) -> usize {
+        let redactor = &self.context.redactor;
+        if self.more > 0 {
+            return 0;
+        }
+        if !self.line.contains(&b'\x1b') {
+            return redactor.begun_at_end(&self.line);
+        }
+        // Colours within it: the whole line waits.
+        let text = String::from_utf8_lossy(&self.line);
+        let begins = redactor.begun_at_end(without_colors(&text).as_bytes()) > 0;
+        if begins { self.line.len() } else { 0 }
+    }
+
+    /// Called at the end: emits what is left.
+    fn end(&mut self) {
         if !self.line.is_empty() {
             self.emit();
         }
@@ -375,5 +415,63 @@ mod tests {
         let redactor = Redactor::new([base::Secret::new("hunter2hunter2")]);
         let shown = safe(b"is \x1b[1mhunter2\x1b[0mhunter2", 0, 100, &redactor);
         assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    fn context(secret: &str, line_bytes: usize) -> ProcessContext {
+        ProcessContext {
+            server: "s".into(),
+            clock: base::Clock::system(),
+            redactor: Redactor::new([base::Secret::new(secret)]),
+            logs: base::Ring::new(100, 1 << 20),
+            source: base::LogSource::Stderr,
+            stderr_line_bytes: line_bytes,
+            stderr_bytes: 1 << 10,
+            outlives_host: false,
+        }
+    }
+
+    fn shown(context: &ProcessContext) -> Vec<String> {
+        let logs = context.logs.read(0, usize::MAX).items;
+        logs.iter().map(|record| record.text.to_string()).collect()
+    }
+
+    #[test]
+    fn a_secret_that_comes_in_two_parts_is_shown_in_none() {
+        for (first, second, lines) in [
+            ("A:hun", "ter2hunter2 B\n", &["A:", "*** B"][..]),
+            ("A:h", "unter2hunter2\n", &["A:", "***"][..]),
+            ("A \x1b[1mhunter2\x1b[0mhun", "ter2 B\n", &["A *** B"][..]),
+            ("Continue?", "yes\n", &["Continue?", "yes"][..]),
+            ("wait:hun", "gry\n", &["wait:", "hungry"][..]),
+        ] {
+            let context = context("hunter2hunter2", 1 << 10);
+            let mut cutter = Cutter::new(&context);
+            cutter.feed(first.as_bytes());
+            assert!(cutter.wakes_after().is_some());
+            cutter.idle();
+            assert!(cutter.wakes_after().is_none(), "nothing is left to show: {first}");
+            cutter.feed(second.as_bytes());
+            assert_eq!(shown(&context), lines);
+        }
+        let context = context("hunter2hunter2", 1 << 10);
+        let mut cutter = Cutter::new(&context);
+        cutter.feed(b"it is:hun");
+        cutter.idle();
+        cutter.end();
+        assert_eq!(shown(&context), ["it is:", "hun"], "nothing is lost at the end");
+    }
+
+    #[test]
+    fn a_line_that_is_cut_ends_with_no_part_of_a_secret() {
+        // Each one before shortens what is shown.
+        for before in 0..40 {
+            let context = context("QvX7mT2pLw9Rk4Zd8Hs3", 100);
+            let mut cutter = Cutter::new(&context);
+            let secrets = "QvX7mT2pLw9Rk4Zd8Hs3".repeat(before / 10);
+            let pad = "e".repeat(60 + before);
+            cutter
+                .feed(format!("{secrets}{pad}QvX7mT2pLw9Rk4Zd8Hs3{}\n", "f".repeat(99)).as_bytes());
+            let shown = shown(&context).concat();
+            assert!(!shown.contains("Qv") && shown.contains("bytes more"), "{before}: {shown}");
+        }
     }
 }

@@ -139,10 +139,10 @@ impl Payload {
         WrittenValue { value: self.into_value(), numbers }
     }
 
-    /// The same with every known secret in its strings masked; `None` when it holds none.
+    /// The same with every known secret in its strings and numbers masked; `None` when it holds none.
     pub fn redacted(&self, masks: &Redactor) -> Option<Self> {
         let Some(large) = &self.0.large else {
-            let value = masks.redact_json(&self.0.value)?;
+            let value = masks.redact_written(&self.0.value, &self.0.numbers)?;
             let numbers = self.0.numbers.clone();
             return Some(Self(Arc::new(RawAnswer { value, numbers, large: None })));
         };
@@ -171,13 +171,20 @@ fn numbers_of(text: &str) -> Result<WrittenNumbers, String> {
     WrittenNumbers::rounded_in(text)
 }
 
-/// JSON text with every secret in its strings masked; `None` when there is none.
+/// JSON text with every secret in its strings and numbers masked; `None` when there is none.
 fn masked(text: &str, masks: &Redactor) -> Option<String> {
     if masks.is_empty() {
         return None;
     }
-    let (mut out, mut copied) = (String::new(), 0);
-    for token in tokens(text.as_bytes()) {
+    let (mut out, mut copied, mut seen) = (String::new(), 0, 0);
+    for token in tokens(text.as_bytes()).chain([text.len()..text.len()]) {
+        // The numbers in front of it.
+        if let Cow::Owned(new) = masks.redact_json_text(&text[seen..token.start]) {
+            out.push_str(&text[copied..seen]);
+            out.push_str(&new);
+            copied = token.start;
+        }
+        seen = token.end;
         let string: String = serde_json::from_str(&text[token.clone()]).unwrap_or_default();
         if let Cow::Owned(new) = masks.redact(&string)
             && new != string
@@ -308,5 +315,26 @@ mod tests {
         assert!(!whole.contains("word0") && !whole.contains("word8"), "{whole}");
         assert!(serde_json::from_str::<Value>(&whole).is_ok() && whole.contains("word7"));
         assert!(payload.redacted(&Redactor::default()).is_none());
+    }
+    #[test]
+    fn a_secret_that_is_a_number_is_masked_however_it_is_written() {
+        let masks = Redactor::new([
+            Secret::from("8492749201"),
+            Secret::from("123456789012345678901234567890"),
+            Secret::from("77.50000"),
+        ]);
+        let text = r#"{"a": 8492749201, "b":[-18492749201,1],"c":8492749201.0,
+            "d":123456789012345678901234567890,"e":77.50000,"f":"8492749201","8492749201":77.5}"#;
+        let want = json!({"a": "***", "b": ["***", 1], "c": "***", "d": "***", "e": "***",
+            "f": "***", "***": 77.5});
+        let written = Payload::from(WrittenValue::parse(text).expect("JSON"));
+        let raw = RawValue::from_string(text.to_owned()).expect("JSON");
+        let large = Payload::large(&raw, 9, 2).expect("valid");
+        assert!(large.cut().is_some());
+        for payload in [written, large] {
+            let masked = payload.redacted(&masks).expect("holds some").to_string();
+            let value = serde_json::from_str::<Value>(&masked).expect("still JSON");
+            assert_eq!(value, want, "{masked}");
+        }
     }
 }

@@ -34,7 +34,7 @@ pub use answers::Attended;
 use base::SafeText;
 pub use inbound::UndecidedRequest;
 pub use record::method_name;
-use record::{JunkWindow, id_text};
+use record::{JunkWindow, ReceivedText, id_text};
 pub use table::RoundTripResult;
 use table::{PendingTable, RoundTrip, ServerRequestEntry};
 
@@ -375,10 +375,10 @@ impl Tap {
         &self,
         (kind, of): (FindingKind, MessageKind),
         message: &str,
-        raw: &[u8],
+        raw: ReceivedText<'_>,
         id: Option<SafeText>,
     ) {
-        self.find(kind, message, raw, None);
+        self.find(kind, message, raw.text, None);
         let problem = Some(self.context.remark(message));
         self.context.keep(TrafficRecord { id, problem, ..self.context.came(of, raw) });
     }

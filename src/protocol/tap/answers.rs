@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::Tap;
 use super::inbound::InboundContext;
-use super::record::id_text;
+use super::record::{ReceivedText, id_text};
 use super::table::{Abandoned, LISTEN, RoundTrip, RoundTripResult, TaskCall, full_name};
 use crate::id::RequestId;
 use crate::json::{self, Flaw};
@@ -50,24 +50,30 @@ impl Tap {
                         Ok(result) => self.result(id, entry, result, &source, problem),
                         Err(why) => {
                             let found = (FindingKind::TooLarge, &*why);
-                            self.spoilt(id, entry, found, source.raw, "cannot be read");
+                            self.spoilt(id, entry, found, source.raw.into(), "cannot be read");
                         }
                     };
                 };
                 if let Some(flaw) = Self::too_large(&entry, &result, flaw) {
                     let found = (FindingKind::TooLarge, &*flaw.to_string());
-                    return self.spoilt(id, entry, found, source.raw, "cannot be read");
+                    return self.spoilt(id, entry, found, source.raw.into(), "cannot be read");
                 }
                 self.result(id, entry, result, &source, problem);
             }
             Outcome::Error(error) => {
-                self.recorded(&entry, id, MessageKind::Error, source.raw, problem.as_deref());
+                self.recorded(
+                    &entry,
+                    id,
+                    MessageKind::Error,
+                    source.raw.into(),
+                    problem.as_deref(),
+                );
                 let error = answered_with(&entry.method, error);
                 self.finish(entry, Err(error));
             }
             Outcome::Broken(reason) => {
                 let found = (FindingKind::Malformed, reason.as_str());
-                self.spoilt(id, entry, found, source.raw, "is malformed");
+                self.spoilt(id, entry, found, source.raw.into(), "is malformed");
             }
         }
     }
@@ -98,10 +104,10 @@ impl Tap {
             }
             Some(Misfit::Useless(reason)) => {
                 let finding = (FindingKind::WrongShape, reason.as_str());
-                return self.spoilt(id, entry, finding, source.raw, "has the wrong shape");
+                return self.spoilt(id, entry, finding, source.raw.into(), "has the wrong shape");
             }
         }
-        self.recorded(&entry, id, MessageKind::Response, source.raw, problem.as_deref());
+        self.recorded(&entry, id, MessageKind::Response, source.raw.into(), problem.as_deref());
         self.finish(entry, Ok(result));
     }
 
@@ -111,16 +117,16 @@ impl Tap {
         id: i64,
         entry: RoundTrip,
         (kind, reason): (FindingKind, &str),
-        raw: &[u8],
+        raw: ReceivedText<'_>,
         what: &str,
     ) {
-        self.find_in(&entry, kind, reason, raw);
+        self.find_in(&entry, kind, reason, raw.text);
         let is_message = kind == FindingKind::WrongShape;
         let passed = if is_message { MessageKind::Response } else { MessageKind::Junk };
         self.recorded(&entry, id, passed, raw, Some(reason));
         let mut error = protocol(&format!("the answer {what}: {reason}"));
-        if !raw.is_empty() {
-            error.raw = Some(SafeText::line(&self.context.text(raw, Error::MAX_RAW_BYTES)));
+        if !raw.text.is_empty() {
+            error.raw = Some(SafeText::line(&self.context.text(raw.text, Error::MAX_RAW_BYTES)));
         }
         self.finish(entry, Err(error));
     }
@@ -163,7 +169,7 @@ impl Tap {
         let inbound = classify(parsed.value, &mut Vec::new());
         let Inbound::Answer { outcome: Outcome::Error(error), .. } = inbound else { return false };
         let Some(entry) = self.table.lock().take(id) else { return false };
-        self.recorded(&entry, id, MessageKind::Error, body, None);
+        self.recorded(&entry, id, MessageKind::Error, body.into(), None);
         let error = answered_with(&entry.method, error);
         self.finish(entry, Err(error));
         true
@@ -207,12 +213,12 @@ impl Tap {
     /// Handles an unusable message by its text: fails the request it answers, if that can be found.
     pub(super) fn broken(
         &self,
-        raw: &[u8],
+        raw: ReceivedText<'_>,
         id: Option<RequestId>,
         kind: FindingKind,
         reason: &str,
     ) {
-        let has = |key: &str| memchr::memmem::find(raw, key.as_bytes()).is_some();
+        let has = |key: &str| memchr::memmem::find(raw.text, key.as_bytes()).is_some();
         let asks = has("\"method\"") && !has("\"result\"") && !has("\"error\"");
         let owner = if asks { None } else { self.take_broken(id.as_ref()) };
         if let Some((id, entry)) = owner {
@@ -236,7 +242,7 @@ impl Tap {
         entry: &RoundTrip,
         id: i64,
         kind: MessageKind,
-        raw: &[u8],
+        raw: ReceivedText<'_>,
         problem: Option<&str>,
     ) {
         self.context.keep(TrafficRecord {
@@ -253,14 +259,20 @@ impl Tap {
     /// Records that a request gets no answer, where its answer would stand.
     pub(super) fn gets_none(&self, entry: &RoundTrip, id: i64, reason: &str) {
         let problem = format!("{}{reason}", TrafficRecord::NO_ANSWER);
-        self.recorded(entry, id, MessageKind::Error, b"", Some(&problem));
+        self.recorded(entry, id, MessageKind::Error, ReceivedText::default(), Some(&problem));
     }
 
     /// Records that a request was not taken. A server of an earlier version takes no first question,
     /// and the session goes on: that stands for an answer.
     fn turned_away(&self, entry: &RoundTrip, id: i64, reason: &str) {
         if entry.is_probe() {
-            return self.recorded(entry, id, MessageKind::Error, b"", Some(reason));
+            return self.recorded(
+                entry,
+                id,
+                MessageKind::Error,
+                ReceivedText::default(),
+                Some(reason),
+            );
         }
         self.gets_none(entry, id, reason);
     }
@@ -306,7 +318,7 @@ impl Tap {
         } else {
             (FindingKind::UnknownId, format!("an answer to request {id}, which was never sent"))
         };
-        self.unattributed((kind, MessageKind::Response), &message, source.raw, Some(id));
+        self.unattributed((kind, MessageKind::Response), &message, source.raw.into(), Some(id));
         if let Some(request) = doubted {
             request.doubt(format!("the answer names the wrong request: {message}"));
         }
@@ -332,7 +344,7 @@ impl Tap {
             call: late.call,
             latency: Some(self.context.clock.elapsed(late.sent)),
             problem: Some(self.context.remark(&problem)),
-            ..self.context.came(MessageKind::Response, source.raw)
+            ..self.context.came(MessageKind::Response, source.raw.into())
         });
     }
 
@@ -359,7 +371,7 @@ impl Tap {
             Outcome::Result(_) | Outcome::Broken(_) => "an answer without an id".to_owned(),
         };
         let of = if is_error { MessageKind::Error } else { MessageKind::Response };
-        self.unattributed((FindingKind::UnknownId, of), &message, source.raw, None);
+        self.unattributed((FindingKind::UnknownId, of), &message, source.raw.into(), None);
         None
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Tap;
-use super::record::{JunkWindow, id_text, method_name};
+use super::record::{JunkWindow, ReceivedText, id_text, method_name};
 use super::requests::{RequestDecision, is_of_sessions, judge};
 use super::table::{RoundTrip, ServerRequestEntry};
 use crate::capabilities::ListKind;
@@ -81,12 +81,13 @@ impl Tap {
     pub fn oversized(&self, head: &[u8], tail: &[u8], total: u64) {
         let limit = self.context.limits.line_bytes;
         let reason = format!("a line of {total} bytes, the limit is {limit} (`limits.lineBytes`)");
-        if !matches!(trim(head).first(), Some(b'{' | b'[')) {
-            self.find(FindingKind::TooLarge, &reason, head, None);
+        let id = message::find_id(head).or_else(|| message::find_last_id(trim(tail)));
+        let head = self.context.beginning(head, total);
+        if !matches!(trim(head.text).first(), Some(b'{' | b'[')) {
+            self.find(FindingKind::TooLarge, &reason, head.text, None);
             self.junk(head, &reason);
             return;
         }
-        let id = message::find_id(head).or_else(|| message::find_last_id(trim(tail)));
         self.broken(head, id, FindingKind::TooLarge, &reason);
     }
 
@@ -114,7 +115,7 @@ impl Tap {
         }
         let rest = &line[at..];
         let reason = format!("more than {} messages on one line", Self::MAX_LINE_MESSAGES);
-        self.broken(rest, message::find_id(rest), FindingKind::Flood, &reason);
+        self.broken(rest.into(), message::find_id(rest), FindingKind::Flood, &reason);
     }
 
     /// Parses the value at `at` of a line. If it has to be repaired, the line is replaced by the
@@ -180,7 +181,7 @@ impl Tap {
         let InboundContext { raw, has_doubles, stream, .. } = *source;
         let allowed = self.table.lock().version.as_deref() == Some("2025-03-26");
         if !items.iter().any(Value::is_object) {
-            return self.junk(raw, "a JSON array that is not a batch of messages");
+            return self.junk(raw.into(), "a JSON array that is not a batch of messages");
         }
         if !allowed {
             let message =
@@ -196,10 +197,10 @@ impl Tap {
 
     fn value(&self, value: Value, mut source: InboundContext<'_>) {
         match classify(value, &mut source.notes) {
-            Inbound::Junk => return self.junk(source.raw, "JSON that is not JSON-RPC"),
+            Inbound::Junk => return self.junk(source.raw.into(), "JSON that is not JSON-RPC"),
             Inbound::Answer { id, outcome } => self.answer(id, outcome, source),
             Inbound::Malformed { id, reason } => {
-                self.broken(source.raw, id, FindingKind::Malformed, &reason);
+                self.broken(source.raw.into(), id, FindingKind::Malformed, &reason);
             }
             Inbound::Request { id, method, params } => {
                 self.request(id, &method, params, &source);
@@ -236,7 +237,7 @@ impl Tap {
             Flaw::TooDeep(_) | Flaw::TooMany(_) | Flaw::TooBig(_) => FindingKind::TooLarge,
             Flaw::Syntax(_) | Flaw::Incomplete => FindingKind::Malformed,
         };
-        self.broken(line, message::find_id(line), kind, &flaw.to_string());
+        self.broken(line.into(), message::find_id(line), kind, &flaw.to_string());
     }
 
     /// Collects a message printed over several lines. Returns true when the line was part of one.
@@ -309,11 +310,11 @@ impl Tap {
         } else {
             "a line on stdout that is not JSON-RPC"
         };
-        self.junk(text, finding);
+        self.junk(text.into(), finding);
     }
 
     /// Handles a line that is not a message.
-    pub(super) fn junk(&self, line: &[u8], problem: &str) {
+    pub(super) fn junk(&self, line: ReceivedText<'_>, problem: &str) {
         let now = self.context.clock.instant();
         let began = self.junk.lock().began;
         if began.is_none_or(|began| now - began >= JunkWindow::JUNK_WINDOW) {
@@ -322,12 +323,12 @@ impl Tap {
         let mut junk = self.junk.lock();
         if junk.kept >= JunkWindow::MAX_JUNK_LINES {
             junk.skipped += 1;
-            junk.skipped_bytes += line.len();
+            junk.skipped_bytes += line.total;
             return;
         }
         junk.kept += 1;
         drop(junk);
-        let text = SafeText::line(&self.context.text(line, 256));
+        let text = SafeText::line(&self.context.text(line.text, 256));
         self.context.seen.junk(&text, 1);
         let problem = format!("{problem}: `{}`", cut(text.trim(), 120));
         self.unattributed((FindingKind::Junk, MessageKind::Junk), &problem, line, None);
@@ -348,7 +349,7 @@ impl Tap {
         self.context.keep(TrafficRecord {
             bytes: last.skipped_bytes,
             problem: Some(self.context.remark(&message)),
-            ..self.context.came(MessageKind::Junk, b"")
+            ..self.context.came(MessageKind::Junk, ReceivedText::default())
         });
     }
 
@@ -385,7 +386,7 @@ impl Tap {
             id: Some(id_text(&id)),
             call,
             problem: problem.map(|problem| self.context.remark(&problem)),
-            ..self.context.came(MessageKind::Request, source.raw)
+            ..self.context.came(MessageKind::Request, source.raw.into())
         });
         match verdict {
             RequestDecision::Drop(kind, _) => {
@@ -476,7 +477,7 @@ impl Tap {
             method: Some(method_name(method)),
             call,
             problem: problem.map(|problem| self.context.remark(&problem)),
-            ..self.context.came(MessageKind::Notification, source.raw)
+            ..self.context.came(MessageKind::Notification, source.raw.into())
         });
     }
 

@@ -55,14 +55,25 @@ impl SessionContext {
     }
 
     /// A record of a message from the server.
-    pub(super) fn came(&self, kind: MessageKind, body: &[u8]) -> TrafficRecord {
-        self.passed(Direction::In, kind, body)
+    pub(super) fn came(&self, kind: MessageKind, body: ReceivedText<'_>) -> TrafficRecord {
+        let passed = self.passed(Direction::In, kind, body.text);
+        TrafficRecord { bytes: body.total, cut: passed.cut || body.is_cut(), ..passed }
+    }
+
+    /// The beginning of a text of `total` bytes, without a part of a secret at its end.
+    pub(super) fn beginning<'a>(&self, text: &'a [u8], total: u64) -> ReceivedText<'a> {
+        let total = usize::try_from(total).unwrap_or(usize::MAX);
+        if text.len() >= total {
+            return text.into();
+        }
+        let end = text.len().saturating_sub(self.redactor.longest());
+        ReceivedText { text: &text[..self.redactor.cut_before(text, end)], total }
     }
 
     /// A remark about a message, which may quote text of the server of any length.
     pub(super) fn remark(&self, text: &str) -> SafeText {
         const MAX_TEXT_BYTES: usize = 1 << 10;
-        let text = self.text(text.as_bytes(), MAX_TEXT_BYTES + 1);
+        let text = self.redactor.redact(text);
         if text.len() <= MAX_TEXT_BYTES {
             return SafeText::line(&text);
         }
@@ -73,11 +84,10 @@ impl SessionContext {
     pub(super) fn text<'a>(&self, raw: &'a [u8], max: usize) -> Cow<'a, str> {
         let redactor = &self.redactor;
         // A secret across the cut must not leave its first half behind.
-        let margin = redactor.longest().max(4);
-        let text = lossy(raw, max + margin);
-        let text = match text {
-            Cow::Borrowed(text) => redactor.redact(text),
-            Cow::Owned(text) => Cow::Owned(redactor.redact(&text).into_owned()),
+        let raw = if raw.len() > max { &raw[..redactor.cut_before(raw, max)] } else { raw };
+        let text = match lossy(raw) {
+            Cow::Borrowed(text) => self.masked(text),
+            Cow::Owned(text) => Cow::Owned(self.masked(&text).into_owned()),
         };
         match text {
             Cow::Borrowed(text) => Cow::Borrowed(cut(text, max)),
@@ -86,6 +96,13 @@ impl SessionContext {
                 Cow::Owned(text)
             }
         }
+    }
+
+    fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if text.trim_start().starts_with(['{', '[']) {
+            return self.redactor.redact_json_text(text);
+        }
+        self.redactor.redact(text)
     }
 
     /// A finding: something wrong, or against the protocol.
@@ -104,17 +121,29 @@ impl SessionContext {
     }
 }
 
-/// The beginning of `raw`, at most `max` bytes, as `String::from_utf8_lossy` would return it. The
-/// input is nearly always valid, for which the strict check is much faster.
-fn lossy(raw: &[u8], max: usize) -> Cow<'_, str> {
-    let head = &raw[..raw.len().min(max)];
-    match std::str::from_utf8(head) {
-        Ok(text) => Cow::Borrowed(text),
-        // Only the cut splits a character.
-        Err(error) if error.error_len().is_none() && head.len() < raw.len() => {
-            String::from_utf8_lossy(&head[..error.valid_up_to()])
-        }
-        Err(_) => String::from_utf8_lossy(head),
+/// As `String::from_utf8_lossy`. The input is nearly always valid, for which the strict check is
+/// much faster.
+fn lossy(raw: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(raw).map_or_else(|_| String::from_utf8_lossy(raw), Cow::Borrowed)
+}
+
+/// A text of the server, of a long one perhaps only the beginning.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ReceivedText<'a> {
+    pub(super) text: &'a [u8],
+    /// Bytes of it all.
+    pub(super) total: usize,
+}
+
+impl ReceivedText<'_> {
+    const fn is_cut(&self) -> bool {
+        self.text.len() < self.total
+    }
+}
+
+impl<'a> From<&'a [u8]> for ReceivedText<'a> {
+    fn from(text: &'a [u8]) -> Self {
+        Self { text, total: text.len() }
     }
 }
 

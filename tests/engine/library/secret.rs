@@ -119,3 +119,78 @@ fn json_is_masked_in_texts_and_keys_and_left_alone_otherwise() {
     assert_eq!(masking.redact_json(&value), Some(masked));
     assert_eq!(masking.redact_json(&json!({"a": [1, true, "hunter2"]})), None);
 }
+
+#[test]
+fn a_number_that_is_a_secret_is_masked_and_json_stays_json() {
+    use serde_json::{Value, json};
+    let masking = redactor(&["8492749201", "nine-lives", "fc9876543"]);
+    let value = json!({"a": 8492749201_u64, "b": [-8492749201_i64, 1.5], "c": 8492749201.5});
+    let masked = json!({"a": "***", "b": ["***", 1.5], "c": "***"});
+    assert_eq!(masking.redact_json(&value), Some(masked.clone()));
+    for (text, shown) in [
+        (value.to_string(), masked.to_string()),
+        (r#"{"a":18492749201e0,"b":8492749201}"#.into(), r#"{"a":"***","b":"***"}"#.into()),
+        (r#"[84927492018492749201,"8492749201 \"x", 2]"#.into(), r#"["***","*** \"x", 2]"#.into()),
+        // The secret begins within an escape sequence.
+        (r#"{"a":"x\nine-lives","b":1}"#.into(), r#"{"a":"x***","b":1}"#.into()),
+        (r#"{"a":"\u00fc9876543\\"}"#.into(), r#"{"a":"***\\"}"#.into()),
+        (r#"{"8492749201":null}"#.into(), r#"{"***":null}"#.into()),
+    ] {
+        let masked = masking.redact_json_text(&text);
+        assert_eq!(masked, shown);
+        assert!(serde_json::from_str::<Value>(&masked).is_ok(), "{masked}");
+    }
+    let unharmed = r#"{"a": 849274920, "b": "none"}"#;
+    assert!(matches!(masking.redact_json_text(unharmed), std::borrow::Cow::Borrowed(_)));
+    // No JSON, and no panic.
+    assert_eq!(masking.redact_json_text("[\"\\\u{e9}8492749201"), "[\"\\\u{e9}***");
+}
+
+proptest! {
+    #[test]
+    fn masked_json_is_json(
+        secret in "[0-9a-f]{6,8}",
+        parts in prop::collection::vec("[0-9a-f\\\\\"nü ]{0,6}", 6),
+        number in 0..999_u32,
+    ) {
+        let number: f64 = format!("{number}{}", secret.replace(char::is_alphabetic, "7")).parse().unwrap();
+        let text = serde_json::json!({
+            format!("{}{secret}", parts[0]): [format!("{}{secret}{}", parts[1], parts[2]), number],
+            parts[3].as_str(): {"n": number, "u": secret.as_str(), "x": parts[4].as_str()},
+        }).to_string();
+        for text in [text.replace('ü', "\\u00fc"), text] {
+            let masked = redactor(&[&secret]).redact_json_text(&text).into_owned();
+            prop_assert!(serde_json::from_str::<serde_json::Value>(&masked).is_ok(), "{text}: {masked}");
+            prop_assert!(!masked.contains(&secret));
+        }
+    }
+
+    #[test]
+    fn a_cut_leaves_no_part_of_a_secret(
+        around in prop::collection::vec("[a-cü]{0,9}", 4),
+        at in 0..60_usize,
+    ) {
+        let masking = redactor(&["SECRET-ONE", "ONE-SECRET"]);
+        let text = format!("{}SECRET-ONE{}SECRET-ONE-SECRET{}", around[0], around[1], around[2]);
+        let end = masking.cut_before(text.as_bytes(), at);
+        prop_assert!(end <= at && text.is_char_boundary(end.min(text.len())));
+        let shown = masking.redact(&text[..end]).into_owned();
+        prop_assert!(!shown.contains(|c: char| c.is_ascii_uppercase()), "{shown}");
+    }
+}
+
+#[test]
+fn the_beginning_of_a_secret_is_known_at_the_end_of_a_text() {
+    let masking = redactor(&["hunter2hunter2", "geh\u{e9}imnis"]);
+    for (text, begun) in [
+        ("it is hunter2hun".as_bytes(), 10),
+        (b"it is h".as_slice(), 1),
+        ("das geh\u{e9}".as_bytes(), 5),
+        (&"das geh\u{e9}".as_bytes()[..8], 4),
+        (b"hunter2hunter2 done".as_slice(), 0),
+        (b"".as_slice(), 0),
+    ] {
+        assert_eq!(masking.begun_at_end(text), begun, "{}", String::from_utf8_lossy(text));
+    }
+    assert_eq!(Redactor::default().begun_at_end(b"abc"), 0);
+}

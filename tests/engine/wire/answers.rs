@@ -367,6 +367,27 @@ async fn limits_follow_the_configuration() {
     assert_eq!(rig.kinds().await, [FindingKind::TooLarge]);
 }
 
+/// The secret of the rig is at every place around the end of what is kept of the line.
+#[tokio::test(start_paused = true)]
+async fn a_line_over_the_limit_is_kept_without_a_part_of_a_secret_and_with_its_length() {
+    for before in (64 << 10) - 60..(64 << 10) {
+        let rig = rig_with(|limits| limits.line_bytes = 70 << 10, None);
+        let (connected, mut peer) = rig.legacy().await;
+        let pending = start(&connected, echo("a"), call(1).context);
+        let id = peer.recv().await["id"].to_string();
+        let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"text":""#);
+        let pad = "p".repeat(before - head.len());
+        let line = format!("{head}{pad}s3cr3t-value{}\"}}]}}}}", "q".repeat(20 << 10));
+        let length = line.len();
+        peer.line(line).await;
+        assert!(pending.await.unwrap().is_err());
+        let traffic = rig.traffic();
+        let record = traffic.iter().find(|record| record.body.contains("ppp")).unwrap();
+        assert!(record.cut && record.bytes == length, "{} {}", record.cut, record.bytes);
+        assert!(!record.body.contains("s3") && !record.body.ends_with('s'), "{before}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_brace_on_a_line_of_its_own_swallows_no_message_behind_it() {
     let answer = r#"{"id":ID,"result":{"content":[]},"jsonrpc":"2.0"}"#;
