@@ -1,18 +1,22 @@
 //! Logging: `tracing` as JSON lines in a rotating file.
 //!
-//! Owns the subscriber, the file and the filter. Never writes to the terminal. Masks secrets in
-//! every record again, regardless of what the caller has masked.
+//! Owns the subscriber, the file and the filter. Never writes to the terminal, but for what was lost,
+//! at the end. Masks secrets in every record again, regardless of what the caller has masked.
 
 mod file;
 mod format;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
+use crate::output;
+use base::human::count;
+use base::text::path::spelled;
 use base::{Redactor, ServerName};
 use config::Diagnostic;
 
@@ -55,11 +59,29 @@ impl LogControl {
     }
 }
 
-/// The running log. Dropping it flushes the queue.
+/// The running log. Dropping it flushes the queue and reports what could not be written.
 pub struct Telemetry {
     control: LogControl,
     redactor: Redactor,
-    _writer: Option<WorkerGuard>,
+    writer: Option<LogWriter>,
+}
+
+/// The thread that writes the log file.
+struct LogWriter {
+    path: PathBuf,
+    guard: WorkerGuard,
+    lost: Arc<file::LostLines>,
+}
+
+impl Drop for Telemetry {
+    fn drop(&mut self) {
+        let Some(LogWriter { path, guard, lost }) = self.writer.take() else { return };
+        drop(guard);
+        if let Some((lines, error)) = lost.take() {
+            let (path, lines) = (spelled(&path), count(lines, "line"));
+            output::complain(&format!("{path}: {lines} of the log could not be written: {error}"));
+        }
+    }
 }
 
 /// Why logging could not start.
@@ -91,18 +113,19 @@ impl Telemetry {
             Some(path) => {
                 let file = file::RotatingFile::open(path, MAX_BYTES)
                     .map_err(|error| LogError::File(path.clone(), error))?;
+                let lost = file.lost();
                 let (queue, guard) = NonBlockingBuilder::default()
                     .buffered_lines_limit(LOG_CAPACITY)
                     .lossy(true)
                     .finish(file);
-                writer = Some(guard);
+                writer = Some(LogWriter { path: path.clone(), guard, lost });
                 let (redactor, payloads) = (redactor.clone(), options.payloads);
                 Some(format::JsonLines { queue, redactor, payloads })
             }
         };
         let subscriber = Registry::default().with(filter).with(layer);
         tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Twice)?;
-        Ok(Self { control: LogControl(handle, options.payloads), redactor, _writer: writer })
+        Ok(Self { control: LogControl(handle, options.payloads), redactor, writer })
     }
 
     /// The handle that changes the filter at run time.
