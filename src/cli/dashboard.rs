@@ -128,9 +128,13 @@ fn show(
         apps,
         tries: Some(super::add::trial::in_dashboard(&cli.common, telemetry)),
         suites: suites(cli),
+        complain: output::complain,
     };
     tui::run(source, options).map_err(|error| {
-        output::complain(&error.to_string());
+        let exit = output::refuse(&error.to_string());
+        if error.kind() != std::io::ErrorKind::Unsupported {
+            return exit;
+        }
         output::refuse("without a terminal there are --check, list, call and status")
     })
 }

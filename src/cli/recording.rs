@@ -76,6 +76,9 @@ pub struct ReplayArgs {
     /// The recorded server whose requests are sent, when several were recorded.
     #[arg(long, value_name = "SERVER")]
     server: Option<String>,
+    /// Send the requests of a scrubbed recording too, with *** in place of the masked values.
+    #[arg(long)]
+    scrubbed: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -84,13 +87,16 @@ pub struct ReplayArgs {
     one: OneServer,
 }
 
-/// Starts recording with `--record`.
+/// Starts recording with `--record`; that it ends early is reported when it happens.
 ///
 /// # Errors
 /// When the file cannot be created.
 pub fn start(common: &Common, host: &Host) -> Result<Option<Recorder>, String> {
     let Some(path) = &common.record else { return Ok(None) };
-    Recorder::start(host, path).map(Some).map_err(|error| failed(path, &error))
+    let recorder = Recorder::start(host, path).map_err(|error| failed(path, &error))?;
+    let (failure, path) = (recorder.failure(), path.clone());
+    tokio::spawn(async move { output::complain(&failed(&path, &failure.wait().await)) });
+    Ok(Some(recorder))
 }
 
 /// Ends a recording; a failure is only reported.
@@ -216,6 +222,14 @@ impl DiffedOperation {
 
 /// The recorded operations of the server that `args` names, or of the only one that has any.
 fn recorded(args: &ReplayArgs) -> Result<(String, Vec<DiffedOperation>), ExitStatus> {
+    let recording = Recording::open(&args.file).map_err(|e| unreadable(&args.file, &e))?;
+    if recording.header().scrubbed && !args.scrubbed {
+        let file = spelled(&args.file);
+        return Err(output::refuse(&format!(
+            "{file}: it was scrubbed, so requests may hold *** instead of values; send them anyway \
+             with --scrubbed"
+        )));
+    }
     let mut all = operations(&args.file).map_err(|e| unreadable(&args.file, &e))?;
     let named = args.server.clone().or_else(|| match all.keys().collect::<Vec<_>>().as_slice() {
         [only] => Some((*only).clone()),
@@ -242,9 +256,14 @@ pub fn operations(file: &Path) -> std::io::Result<BTreeMap<String, Vec<DiffedOpe
     let mut out: BTreeMap<String, Vec<DiffedOperation>> = BTreeMap::new();
     let recording = Recording::open(file)?;
     let losses = recording.losses();
+    let mut unread = 0;
     for line in recording {
         let RecordingLine::Frame(frame) = line? else { continue };
-        let Ok(message) = serde_json::from_str::<Value>(&frame.body) else { continue };
+        let Ok(message) = serde_json::from_str::<Value>(&frame.body) else {
+            let is_needed = !matches!(frame.kind, MessageKind::Junk | MessageKind::Notification);
+            unread += usize::from(is_needed && !frame.body.is_empty());
+            continue;
+        };
         let id = (frame.server.to_string(), message["id"].clone());
         match (frame.direction, frame.kind, frame.method.as_deref()) {
             (
@@ -265,6 +284,10 @@ pub fn operations(file: &Path) -> std::io::Result<BTreeMap<String, Vec<DiffedOpe
         }
     }
     told(&losses, file);
+    if unread > 0 {
+        let (file, unread) = (spelled(file), count(unread, "message"));
+        output::complain(&format!("{file}: {unread} without whole JSON left out"));
+    }
     Ok(out)
 }
 

@@ -75,8 +75,8 @@ pub use policy::{
 pub use question::{checked_reply, page_question, with_questions};
 pub use recording::{
     ExportFormat, PlayedPart, Player, RecordedOperation, RecordedOperations, RecordedOutcome,
-    Recorder, Recording, RecordingLine, RecordingLosses, RecordingPart, Scan, Scrubbed, Scrubber,
-    export_recording, has_failed, recording_schema, says_error,
+    Recorder, Recording, RecordingFailure, RecordingLine, RecordingLosses, RecordingPart, Scan,
+    Scrubbed, Scrubber, export_recording, has_failed, recording_schema, says_error,
 };
 pub use saved::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget};
 pub use situation::{FileText, InputState, InputView, Situation, ValuesInEffect};

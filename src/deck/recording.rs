@@ -28,7 +28,7 @@ use host::Record;
 pub use operations::{RecordedOperation, RecordedOperations, RecordedOutcome, says_error};
 pub use play::{PlayedPart, Player, Scan, has_failed};
 use protocol::TrafficRecord;
-pub use write::{Recorder, Scrubbed, Scrubber};
+pub use write::{Recorder, RecordingFailure, Scrubbed, Scrubber};
 
 /// Format of the lines.
 pub const FORMAT_VERSION: u32 = 1;
@@ -320,6 +320,11 @@ impl BlockReader {
     /// # Errors
     /// When it cannot be read.
     pub fn open(path: &Path) -> io::Result<Self> {
+        // Opening a pipe would wait for one who writes, and it cannot be gone back in.
+        let meta = path.metadata()?;
+        if !meta.is_file() && !meta.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
         let mut file = BufReader::with_capacity(64 << 10, File::open(path)?);
         let is_packed = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
         Ok(Self { file, is_packed, losses: Arc::default() })

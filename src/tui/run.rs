@@ -71,6 +71,8 @@ pub struct DashboardOptions {
     pub tries: Option<TryServer>,
     /// Runs suites of tests, in builds that can.
     pub suites: Option<OpenSuites>,
+    /// Tells the user something once the terminal is given back.
+    pub complain: fn(&str),
 }
 
 /// Acts on the servers until it is stopped.
@@ -88,6 +90,27 @@ pub fn run(source: DashboardSource, options: DashboardOptions) -> io::Result<Exi
     let outcome = runtime.block_on(Dashboard::run(source, options));
     runtime.shutdown_background();
     outcome
+}
+
+fn not_recorded(name: &SafeText, error: &io::Error) -> String {
+    format!("cannot record to {name}: {error}")
+}
+
+/// Ends a recording; that it failed does not change what the run comes to.
+async fn finish_recording(recorder: Option<(SafeText, Recorder)>, complain: fn(&str)) {
+    if let Some((name, recorder)) = recorder
+        && let Err(error) = recorder.finish().await
+    {
+        complain(&not_recorded(&name, &error));
+    }
+}
+
+/// Waits until a recording ends early.
+async fn failure(recorder: Option<&(SafeText, Recorder)>) -> io::Error {
+    match recorder {
+        Some((_, recorder)) => recorder.failure().wait().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Draws the dashboard as it is now.
@@ -148,6 +171,8 @@ enum LoopEvent {
     Message(Option<Message>),
     Engine(Option<OpenedDeck>),
     Signal(Signal),
+    /// The recording ended early.
+    Unrecorded(io::Error),
     Time,
 }
 
@@ -243,13 +268,11 @@ impl Dashboard {
             deck.record_to(&path).await?;
         }
         let outcome = deck.serve(&mut inputs, &mut incoming, &mut opened).await;
-        let recorder = deck.recorder.take();
+        let (recorder, complain) = (deck.recorder.take(), deck.options.complain);
         // Also ends a thread that waits for room in the message queue.
         drop(incoming);
         drop(deck);
-        if let Some((_, recorder)) = recorder {
-            recorder.finish().await?;
-        }
+        finish_recording(recorder, complain).await;
         outcome
     }
 
@@ -288,6 +311,7 @@ impl Dashboard {
             signal = self.signals.next() => LoopEvent::Signal(signal),
             input = inputs.recv(), if self.terminal_lives => LoopEvent::Input(input),
             opened = opened.recv(), if *engine_lives => LoopEvent::Engine(opened),
+            error = failure(self.recorder.as_ref()) => LoopEvent::Unrecorded(error),
             message = incoming.recv() => LoopEvent::Message(message),
             () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => LoopEvent::Time,
         };
@@ -306,6 +330,7 @@ impl Dashboard {
                 }
             }
             LoopEvent::Message(Some(message)) => self.update(message).await?,
+            LoopEvent::Unrecorded(error) => self.unrecorded(&error).await?,
             LoopEvent::Message(None) | LoopEvent::Time => {}
         }
         for _ in 0..MAX_STEP_MESSAGES {
@@ -517,6 +542,13 @@ impl Dashboard {
         }
     }
 
+    /// Nothing more can be written to the recording.
+    async fn unrecorded(&mut self, error: &io::Error) -> io::Result<()> {
+        let Some((name, _)) = self.recorder.take() else { return Ok(()) };
+        self.update(Message::Recording(None)).await?;
+        self.not_recorded(&name, error).await
+    }
+
     async fn record_to(&mut self, path: &Path) -> io::Result<()> {
         let deck = match self.runner.deck() {
             Ok(deck) => deck,
@@ -533,7 +565,7 @@ impl Dashboard {
     }
 
     async fn not_recorded(&mut self, name: &SafeText, error: &io::Error) -> io::Result<()> {
-        let text = SafeText::line(&format!("cannot record to {name}: {error}"));
+        let text = SafeText::line(&not_recorded(name, error));
         Box::pin(self.update(Message::NotDone(text))).await
     }
 

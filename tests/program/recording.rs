@@ -465,3 +465,158 @@ fn a_fault_is_reproduced_from_its_recording_alone() {
         assert_eq!(call == "chatty", !now.is_empty(), "{call}: {now:?}");
     }
 }
+
+#[test]
+fn a_secret_that_is_a_number_is_masked_and_what_holds_it_stays_json() {
+    let place = Place::new();
+    let script = r#"{"tools": [{"name": "pin", "inputSchema": {"type": "object"}}],
+        "calls": {"pin": {"answer": {"content": [], "structuredContent":
+            {"key": 8492749201, "list": [8492749201]}}}}}"#;
+    std::fs::write(place.path("pin.json"), script).unwrap();
+    let exe = env!("CARGO_BIN_EXE_mcpdeck");
+    let entry = json!({
+        "command": exe, "args": ["mock", place.path("pin.json")], "env": {"API_KEY": "8492749201"},
+    });
+    std::fs::write(place.path("live.json"), json!({"servers": {"s": entry}}).to_string()).unwrap();
+    let call = [
+        "-c",
+        "live.json",
+        "--record",
+        "a.jsonl",
+        "--log-file",
+        "log",
+        "--log-payloads",
+        "call",
+        "s.pin",
+        "--json",
+    ];
+    let printed: Value = serde_json::from_str(&place.ok(&call)).unwrap();
+    let shown = json!({"key": "***", "list": ["***"]});
+    assert_eq!(printed["result"]["structuredContent"], shown);
+    for file in ["a.jsonl", "log"] {
+        let text = std::fs::read_to_string(place.path(file)).unwrap();
+        assert!(!text.contains("8492749201") && text.contains("***"), "{file}: {text}");
+    }
+    for frame in lines(&place.path("a.jsonl")).iter().filter(|line| line["type"] == "frame") {
+        let body = frame["body"].as_str().unwrap();
+        assert!(serde_json::from_str::<Value>(body).is_ok(), "{body}");
+    }
+    let replayed = place.run(&["-c", "live.json", "replay", "a.jsonl"]);
+    assert!(String::from_utf8_lossy(&replayed.stdout).starts_with("1 request, "), "{replayed:?}");
+}
+
+#[test]
+fn messages_that_cannot_be_read_are_counted_and_told() {
+    let place = Place::new();
+    place.record();
+    let text = std::fs::read_to_string(place.path("a.jsonl")).unwrap();
+    std::fs::write(place.path("cut.jsonl"), text.replace("said hi\\\"}]", "said hi")).unwrap();
+    let replayed = place.run(&["-c", "live.json", "replay", "cut.jsonl"]);
+    let says = String::from_utf8_lossy(&replayed.stderr).into_owned();
+    assert!(says.contains("cut.jsonl: 1 message without whole JSON"), "{says}");
+}
+
+#[test]
+fn requests_of_a_scrubbed_recording_are_sent_only_when_asked_to() {
+    let place = Place::new();
+    place.ok(&[
+        "-c",
+        "live.json",
+        "--record",
+        "a.jsonl",
+        "call",
+        "counter.echo",
+        "word=hi",
+        "password=hi",
+    ]);
+    place.ok(&["scrub", "a.jsonl", "-o", "clean.jsonl"]);
+    let refused = place.run(&["-c", "live.json", "replay", "clean.jsonl"]);
+    let says = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{says}");
+    assert!(says.contains("it was scrubbed") && says.contains("--scrubbed"), "{says}");
+    let sent = place.ok(&["-c", "live.json", "replay", "clean.jsonl", "--scrubbed"]);
+    assert_eq!(sent, "1 request, 0 answered differently\n");
+}
+
+#[test]
+fn a_part_of_a_recording_holds_nothing_of_other_servers() {
+    let place = Place::new();
+    let exe = env!("CARGO_BIN_EXE_mcpdeck");
+    let args = json!(["mock", place.path("counter.json")]);
+    let two = json!({"servers": {
+        "first": {"command": exe, "args": args},
+        "second": {"command": exe, "args": args, "timeout": 77},
+    }});
+    std::fs::write(place.path("live.json"), two.to_string()).unwrap();
+    place.ok(&["-c", "live.json", "--record", "a.jsonl", "list"]);
+    let whole = std::fs::read_to_string(place.path("a.jsonl")).unwrap();
+    assert!(whole.contains("second"), "{whole}");
+    let chat = "{\"type\":\"chat\",\"at\":1,\"text\":\"ask second\"}\n";
+    std::fs::write(place.path("a.jsonl"), whole + chat).unwrap();
+    place.ok(&["report", "a.jsonl", "-o", "part.jsonl", "--server", "first"]);
+    let part = std::fs::read_to_string(place.path("part.jsonl")).unwrap();
+    assert!(!part.contains("second"), "{part}");
+    let part = lines(&place.path("part.jsonl"));
+    assert_eq!(part[0]["servers"]["first"]["args"], args);
+    assert!(part.iter().any(|line| line["type"] == "frame" && line["server"] == "first"));
+    place.ok(&["report", "a.jsonl", "-o", "all.jsonl"]);
+    assert!(std::fs::read_to_string(place.path("all.jsonl")).unwrap().contains("second"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_no_recording_and_is_not_waited_for() {
+    let place = Place::new();
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    for args in [&["report", "pipe", "-o", "a.html"][..], &["scrub", "pipe", "-o", "b.jsonl"]] {
+        let refused = place.run(args);
+        let says = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{says}");
+        assert!(says.contains("pipe: it is not a regular file"), "{says}");
+    }
+}
+
+/// A limit on the size of files stands for a full disk.
+#[cfg(all(unix, feature = "gateway"))]
+#[test]
+fn a_service_says_at_once_that_it_can_record_no_more() {
+    use std::io::{BufRead as _, BufReader};
+    let place = Place::new();
+    let big = SCRIPT.replace(
+        "\"echo\", \"in",
+        &format!("\"echo\", \"title\": \"{}\", \"in", "x".repeat(9 << 10)),
+    );
+    std::fs::write(place.path("counter.json"), big).unwrap();
+    let mut service = Command::new("sh")
+        .args([
+            "-c",
+            "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\"",
+            env!("CARGO_BIN_EXE_mcpdeck"),
+        ])
+        .args(["-c", "live.json", "--record", "a.jsonl", "serve", "--stdio"])
+        .current_dir(place.0.path())
+        .env("MCPDECK_STATE_DIR", place.path("state"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut says = BufReader::new(service.stderr.take().unwrap()).lines().map_while(Result::ok);
+    // Its input is open: it runs on.
+    let told = says.by_ref().find(|line| line.contains("cannot record to a.jsonl: "));
+    assert!(told.is_some() && service.try_wait().unwrap().is_none(), "{told:?}");
+    drop(service.stdin.take());
+    let again = says.filter(|line| line.contains("cannot record")).count();
+    service.wait().unwrap();
+    assert_eq!(again, 0, "told once");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_that_cannot_be_written_is_told_once() {
+    let place = Place::new();
+    let done = place.run(&["-c", "live.json", "--log-file", "/dev/full", "call", "counter.echo"]);
+    let says = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{says}");
+    assert_eq!(says.matches("of the log could not be written: No space left").count(), 1, "{says}");
+}

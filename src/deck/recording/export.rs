@@ -43,6 +43,23 @@ pub struct RecordingPart {
 }
 
 impl RecordingPart {
+    /// Whether something of one server, or of none, is exported. With servers named, what is about
+    /// none, as the loaded configuration or a message to a model, may be about others.
+    fn is_of(&self, server: Option<&ServerName>) -> bool {
+        let is_named =
+            |server: &ServerName| self.servers.iter().any(|name| name == server.as_str());
+        self.servers.is_empty() || server.is_some_and(is_named)
+    }
+
+    /// The header of the part: the configuration of its servers.
+    fn header(&self, header: &Header) -> Header {
+        let mut header = header.clone();
+        if let Some(servers) = header.servers.as_object_mut() {
+            servers.retain(|name, _| self.is_of(Some(&ServerName::new(name))));
+        }
+        header
+    }
+
     /// Whether a line is exported. Facts from before `from` are included, because the state of the
     /// servers is folded from them.
     fn has(&self, line: &RecordingLine, began: Timestamp) -> bool {
@@ -50,8 +67,8 @@ impl RecordingPart {
         let after = line.at().map_or(Duration::ZERO, |at| at.since(began));
         let in_time = self.to.is_none_or(|to| after <= to)
             && (is_fact || self.from.is_none_or(|from| after >= from || line.at().is_none()));
-        let is_of = |server: &ServerName| self.servers.iter().any(|name| *name == server.as_str());
-        in_time && (self.servers.is_empty() || line.server().is_none_or(is_of))
+        let is_count = matches!(line, RecordingLine::Missed { .. } | RecordingLine::End { .. });
+        in_time && (is_count || self.is_of(line.server()))
     }
 }
 
@@ -77,7 +94,7 @@ pub fn export_recording(
     format: ExportFormat,
     to: &mut impl Write,
 ) -> io::Result<Vec<String>> {
-    let header = recording.header().clone();
+    let header = part.header(recording.header());
     let mut unknown = part.servers.clone();
     let lines = recording.filter(|line| {
         let Ok(line) = line else { return true };

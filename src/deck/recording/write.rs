@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use regex::Regex;
-use serde_json::Value;
+use serde::Deserialize as _;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{BlockReader, FORMAT_VERSION, Header, Recording, RecordingLine};
+use base::pointer::child_pointer;
 use base::secret::Redactor;
 use base::{Clock, Timestamp};
 use config::{holds_secret_word, server_entries};
@@ -47,7 +50,32 @@ pub struct Recorder {
     stop: DropGuard,
     clock: Clock,
     said: mpsc::Sender<(Timestamp, String)>,
-    thread: JoinHandle<io::Result<()>>,
+    thread: JoinHandle<()>,
+    failure: Arc<RecordingFailure>,
+}
+
+/// Why a recording ended early. The reason is given to one who asks, who tells the user.
+#[derive(Debug, Default)]
+pub struct RecordingFailure {
+    reason: Mutex<Option<io::Error>>,
+    is_known: CancellationToken,
+}
+
+impl RecordingFailure {
+    /// Waits until the recording ends early; never returns if it does not. Cancel-safe.
+    pub async fn wait(&self) -> io::Error {
+        self.is_known.cancelled().await;
+        let reason = self.reason.lock().take();
+        match reason {
+            Some(reason) => reason,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn set(&self, reason: io::Error) {
+        *self.reason.lock() = Some(reason);
+        self.is_known.cancel();
+    }
 }
 
 impl Recorder {
@@ -62,6 +90,8 @@ impl Recorder {
         let (said, chat_receiver) = mpsc::channel(CHAT_CAPACITY);
         host.traffic().keep_whole(MAX_MESSAGE_BYTES);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let failure = Arc::new(RecordingFailure::default());
+        let failed = Arc::clone(&failure);
         let thread = std::thread::Builder::new().name("recorder".to_owned()).spawn(move || {
             // Calls have priority; on Linux, nice(2) applies to this thread only.
             #[cfg(target_os = "linux")]
@@ -69,9 +99,11 @@ impl Recorder {
             let done = runtime
                 .block_on(HostReader::new(&host, chat_receiver).record(&mut output, &stopped));
             host.traffic().keep_whole(0);
-            done.and(output.close())
+            if let Err(reason) = done.and(output.close()) {
+                failed.set(reason);
+            }
         })?;
-        Ok(Self { stop: stop.drop_guard(), clock, said, thread })
+        Ok(Self { stop: stop.drop_guard(), clock, said, thread, failure })
     }
 
     /// Records a message of the user to a model, the secrets of the servers masked; dropped when the
@@ -80,19 +112,22 @@ impl Recorder {
         let _ = self.said.try_send((self.clock.now(), text.to_owned()));
     }
 
-    /// Whether it has stopped writing; [`Recorder::finish`] returns the reason.
-    pub fn is_over(&self) -> bool {
-        self.thread.is_finished()
+    /// Says when it has stopped writing, and why.
+    pub fn failure(&self) -> Arc<RecordingFailure> {
+        Arc::clone(&self.failure)
     }
 
     /// Writes the remaining lines and the end line.
     ///
     /// # Errors
-    /// When something could not be written, now or earlier.
+    /// When something could not be written, now or earlier, and [`RecordingFailure::wait`] has not
+    /// said so.
     pub async fn finish(self) -> io::Result<()> {
         drop(self.stop);
         let joined = tokio::task::spawn_blocking(|| self.thread.join()).await;
-        joined.map_err(io::Error::other)?.map_err(|_| io::Error::other("the recorder failed"))?
+        joined.map_err(io::Error::other)?.map_err(|_| io::Error::other("the recorder failed"))?;
+        let reason = self.failure.reason.lock().take();
+        reason.map_or(Ok(()), Err)
     }
 }
 
@@ -294,10 +329,32 @@ impl RecordingFile {
         if !is_packed(&self.path) {
             return Ok(());
         }
-        let mut part = self.path.clone().into_os_string();
-        part.push(".part");
-        pack(&self.path, create_private(part.as_ref())?)?;
-        std::fs::rename(part, &self.path)
+        let (part, file) = create_beside(&self.path)?;
+        let packed = pack(&self.path, file).and_then(|()| std::fs::rename(&part, &self.path));
+        if packed.is_err() {
+            let _ = std::fs::remove_file(&part);
+        }
+        packed
+    }
+}
+
+/// Creates a new file beside another, with a name of its own: a part that was left behind, or that
+/// another program writes, is kept.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    const MAX_TRIED_NAMES: u32 = 100;
+    let mut tried = 0;
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        name.push(if tried == 0 { ".part".to_owned() } else { format!(".{tried}.part") });
+        let name = PathBuf::from(name);
+        match create_private(&name) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && tried < MAX_TRIED_NAMES =>
+            {
+                tried += 1;
+            }
+            created => return created.map(|file| (name, file)),
+        }
     }
 }
 
@@ -386,7 +443,11 @@ pub struct Scrubber {
 impl Scrubber {
     /// Also masks these words, anywhere; empty ones are ignored.
     pub fn new(words: impl IntoIterator<Item = String>) -> Self {
-        let words = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let words = words.into_iter().filter(|word| !word.is_empty());
+        let mut words: Vec<String> = words.flat_map(|word| spellings(&word)).collect();
+        // The longer ones first: one may be within another.
+        words.sort_by_key(|word| (std::cmp::Reverse(word.len()), word.clone()));
+        words.dedup();
         Self { words, done: Scrubbed::default() }
     }
 
@@ -409,16 +470,111 @@ impl Scrubber {
         let mut value = serde_json::to_value(line)?;
         self.done.lines += 1;
         // The message is a string in the line; the JSON inside it is masked separately.
-        let body = value.get("body").and_then(Value::as_str).map(|body| self.body(body));
+        let body = value.get("body").and_then(Value::as_str).map(|body| self.message(body));
         if body.is_some() {
             value["body"] = Value::Null;
         }
+        let words = std::mem::take(&mut self.words);
         self.value(&mut value);
+        self.words = words;
         if let Some(body) = body {
             value["body"] = Value::String(body);
         }
+        let members = value.as_object().into_iter().flat_map(Map::keys);
+        for key in members.filter(|key| *key != "body").cloned().collect::<Vec<_>>() {
+            self.words_at(&mut value, &child_pointer("", &key));
+        }
         serde_json::to_writer(&mut *to, &value)?;
         to.write_all(b"\n")
+    }
+
+    /// Masks the words of the list at a place of a line, except those of the format: it stays a line.
+    fn words_at(&mut self, line: &mut Value, pointer: &str) {
+        let Some(before) = line.pointer(pointer).filter(|_| !self.words.is_empty()).cloned() else {
+            return;
+        };
+        let (mut masked, done) = (before.clone(), self.done.clone());
+        self.words_in(&mut masked, pointer.starts_with("/servers"));
+        let put = |line: &mut Value, value: &Value| {
+            if let Some(place) = line.pointer_mut(pointer) {
+                place.clone_from(value);
+            }
+        };
+        put(line, &masked);
+        if masked == before || RecordingLine::deserialize(&*line).is_ok() {
+            return;
+        }
+        put(line, &before);
+        self.done = done;
+        let inner: Vec<String> = match &before {
+            Value::Object(members) => members.keys().cloned().collect(),
+            Value::Array(items) => (0..items.len()).map(|at| at.to_string()).collect(),
+            _ => Vec::new(),
+        };
+        for step in inner {
+            self.words_at(line, &child_pointer(pointer, &step));
+        }
+    }
+
+    /// Masks the words of the list in the texts and numbers of a value, and in its keys if asked to.
+    fn words_in(&mut self, value: &mut Value, with_keys: bool) {
+        match value {
+            _ if self.words.is_empty() => {}
+            Value::String(text) => *text = self.words(text),
+            Value::Number(number) => {
+                let text = number.to_string();
+                if self.words(&text) != text {
+                    *value = MASK.into();
+                }
+            }
+            Value::Array(items) => {
+                items.iter_mut().for_each(|item| self.words_in(item, with_keys));
+            }
+            Value::Object(members) => {
+                for (key, mut member) in std::mem::take(members) {
+                    self.words_in(&mut member, with_keys);
+                    members.insert(if with_keys { self.words(&key) } else { key }, member);
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    /// A text without the words of the list.
+    fn words(&mut self, text: &str) -> String {
+        let mut out = text.to_owned();
+        for word in &self.words {
+            let found = out.matches(word.as_str()).count() as u64;
+            if found > 0 {
+                self.done.by_word += found;
+                out = out.replace(word.as_str(), MASK);
+            }
+        }
+        out
+    }
+
+    /// The message of a frame. It stays one, with the number it has.
+    fn message(&mut self, body: &str) -> String {
+        const KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+        let Ok(Value::Object(message)) = serde_json::from_str(body) else {
+            return self.body(body);
+        };
+        let before = self.done.masked();
+        let mut out = Map::new();
+        for (key, member) in message {
+            let is_format = key == "jsonrpc" || (key == "id" && member.is_number());
+            let mut one = Value::Object(Map::from_iter([(key.clone(), member)]));
+            if !is_format {
+                self.value(&mut one);
+            }
+            if !KEYS.contains(&key.as_str()) {
+                self.words_in(&mut one, true);
+            } else if !is_format {
+                self.words_in(&mut one[&key], true);
+            }
+            out.extend(one.as_object_mut().map(std::mem::take).unwrap_or_default());
+        }
+        if self.done.masked() == before { body.to_owned() } else { Value::Object(out).to_string() }
     }
 
     fn body(&mut self, body: &str) -> String {
@@ -426,6 +582,7 @@ impl Scrubber {
             Ok(mut value) if value.is_object() || value.is_array() => {
                 let before = self.done.masked();
                 self.value(&mut value);
+                self.words_in(&mut value, true);
                 // Without secrets, the original text is kept.
                 if self.done.masked() == before { body.to_owned() } else { value.to_string() }
             }
@@ -458,14 +615,7 @@ impl Scrubber {
     }
 
     fn text(&mut self, text: &str) -> String {
-        let mut out = text.to_owned();
-        for word in &self.words {
-            let found = out.matches(word.as_str()).count() as u64;
-            if found > 0 {
-                self.done.by_word += found;
-                out = out.replace(word.as_str(), MASK);
-            }
-        }
+        let mut out = self.words(text);
         let Some(looks) = &*LOOKS else { return out };
         let found = looks.find_iter(&out).count() as u64;
         if found > 0 {
@@ -491,6 +641,32 @@ fn hide(value: &mut Value) -> bool {
         Value::Array(items) => items.iter_mut().map(hide).filter(|hidden| *hidden).count() > 0,
         _ => false,
     }
+}
+
+/// A word as it stands in a text, and as JSON writes it inside quotes, also in ASCII alone (RFC 8259,
+/// section 7), or JSON within JSON.
+fn spellings(word: &str) -> Vec<String> {
+    let within = |text: &str| {
+        let quoted = Value::from(text).to_string();
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    let inner = within(word);
+    let ascii = |upper: bool| {
+        let mut out = String::new();
+        for c in inner.chars() {
+            if c.is_ascii() {
+                out.push(c);
+                continue;
+            }
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                out += &if upper { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") };
+            }
+        }
+        out
+    };
+    let once = [ascii(false), ascii(true), inner.clone()];
+    let twice = once.clone().map(|text| within(&text));
+    [once.to_vec(), twice.to_vec(), vec![word.to_owned()]].concat()
 }
 
 fn is_secret(key: &str) -> bool {
@@ -521,6 +697,18 @@ mod tests {
             assert!(begins.starts_with(&[0x1f, 0x8b]), "{name} is compressed");
             assert!(Recording::open(&path).unwrap().all(|line| line.is_ok()), "{name}");
         }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
+    }
+
+    #[test]
+    fn a_part_that_was_left_behind_is_kept_and_in_nobody_s_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl.gz");
+        let left = folder.path().join("a.jsonl.gz.part");
+        std::fs::write(&left, "mine").unwrap();
+        RecordingFile::create(&path, Value::Null).unwrap().close().unwrap();
+        assert!(std::fs::read(&path).unwrap().starts_with(&[0x1f, 0x8b]), "it is compressed");
+        assert_eq!(std::fs::read(&left).unwrap(), b"mine");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
     }
 }
@@ -554,5 +742,35 @@ mod scrub_tests {
         assert_eq!(value["aws-access-key"], MASK);
         assert_eq!(value["passwords"], json!([MASK, {"note": MASK}]));
         assert_eq!((scrubber.done.by_pattern, scrubber.done.by_word), (2, 2));
+    }
+
+    #[test]
+    fn a_word_goes_wherever_it_is_and_a_line_stays_one() {
+        let words = ["Zanzibar", "77777777", "Z\u{fc}rich", "out", "jsonrpc", "frame", "at"];
+        let mut scrubber = Scrubber::new(words.map(str::to_owned));
+        let body = r#"{"jsonrpc":"2.0","id":77777777,"method":"m","params":{"Zanzibar":1,"n":177777777,
+            "t":"from {\"c\": \"Z\\u00fcrich Z\\u00FCrich\"}","u":"Z\u00fcrich out"}}"#;
+        for body in [body.to_owned(), body.replace("}}", "")] {
+            let line = json!({
+                "type": "frame", "at": 1, "server": "out", "direction": "out", "kind": "request",
+                "method": "m", "target": null, "id": "1", "call": null, "bytes": 7, "cut": false,
+                "latency": null, "queued": null, "body": body, "problem": "in Zanzibar",
+            });
+            let line: RecordingLine = serde_json::from_value(line).unwrap();
+            let mut written = Vec::new();
+            scrubber.write(&line, &mut written).unwrap();
+            let text = String::from_utf8(written).unwrap();
+            let masked: RecordingLine = serde_json::from_str(&text).expect(&text);
+            let RecordingLine::Frame(frame) = masked else { unreachable!("{text}") };
+            assert_eq!(frame.direction, protocol::Direction::Out);
+            let content = [&*frame.body, frame.server.as_str(), frame.problem.as_deref().unwrap()];
+            for gone in ["Zanzibar", "177", "rich", "out"] {
+                assert!(!content.iter().any(|part| part.contains(gone)), "{gone}: {content:?}");
+            }
+            // A body that is no JSON is masked as a text.
+            let is_message = serde_json::from_str::<Value>(&frame.body)
+                .is_ok_and(|message| message["jsonrpc"] == "2.0" && message["id"] == 77_777_777);
+            assert_eq!(is_message, frame.body.ends_with("}}"), "{text}");
+        }
     }
 }
