@@ -205,7 +205,7 @@ pub enum LimitRefusal {
         /// When a run without a name ends, if there is no other call.
         ends_in: Option<Duration>,
     },
-    /// The tables are full; how long to wait.
+    /// This caller fills a table of counters; how long to wait.
     Full(Duration),
     /// The shared counters are unavailable; how long to wait.
     Away(Duration),
@@ -248,7 +248,8 @@ impl LimitRefusal {
                 (ErrorCode::BudgetExceeded, message, ends_in)
             }
             Self::Full(wait) => {
-                (ErrorCode::RateLimited, text("too many callers at once"), Some(wait))
+                let message = "too many runs or tools of this caller are counted at once";
+                (ErrorCode::RateLimited, text(message), Some(wait))
             }
             Self::Away(wait) => {
                 (ErrorCode::ServerUnavailable, text("calls cannot be counted now"), Some(wait))
@@ -305,10 +306,8 @@ pub trait SharedLimits: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<Vec<QuotaUse>, String>>;
 }
 
-type LimitKey = (Arc<str>, Arc<str>);
-/// The origin of a caller, and its run.
-type RunKey = (Arc<str>, CountedRun);
-type Rate = RateLimiter<LimitKey, HashMapStateStore<LimitKey>, Ticks, NoOpMiddleware<Nanos>>;
+/// The calls of one origin, by tool.
+type Rate = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, Ticks, NoOpMiddleware<Nanos>>;
 
 /// Counts calls and enforces the limits.
 pub struct Limiter {
@@ -319,10 +318,36 @@ pub struct Limiter {
 
 #[derive(Default)]
 struct LimiterInner {
-    /// One per configured quota.
-    rates: HashMap<NonZeroU32, Arc<Rate>>,
+    /// One per configured quota and origin.
+    rates: HashMap<(NonZeroU32, Arc<str>), Rate>,
     under_way: HashMap<Arc<str>, u32>,
-    runs: HashMap<RunKey, (Budget, Instant)>,
+    runs: OpenRuns,
+}
+
+/// The runs of all callers. A full table takes the place of a run from whoever has most of them, so
+/// that nobody keeps the others from beginning one.
+#[derive(Default)]
+struct OpenRuns {
+    by_origin: HashMap<Arc<str>, HashMap<CountedRun, OpenRun>>,
+    count: usize,
+}
+
+#[derive(Clone, Copy)]
+struct OpenRun {
+    budget: Budget,
+    used: Instant,
+}
+
+impl OpenRun {
+    /// How long it lasts if there is no other call.
+    fn left(&self, run: &CountedRun) -> Duration {
+        run.timeout().saturating_sub(self.used.elapsed())
+    }
+
+    /// Whether a new run in its place would have as many calls left.
+    const fn is_untouched(&self) -> bool {
+        self.budget.spent == 0 || self.budget.calls == u32::MAX
+    }
 }
 
 impl Default for Limiter {
@@ -369,7 +394,7 @@ impl Drop for Permit {
 }
 
 impl Limiter {
-    /// Maximum number of keys per table.
+    /// Maximum number of runs of all callers, and of tools of one caller.
     pub const MAX_TABLE_KEYS: usize = 10_000;
     const LIMIT_WINDOW: Duration = Duration::from_secs(60);
 
@@ -395,19 +420,18 @@ impl Limiter {
         if under_way >= limits.calls_at_once {
             return Err(LimitRefusal::AtOnce(limits.calls_at_once));
         }
-        let run = run.map(|run| (Arc::clone(&origin), run.clone()));
-        if let Some(run) = &run {
-            let calls = limits.calls_per_run;
-            let budget = inner.budget(run, calls).ok_or(LimitRefusal::Full(Self::LIMIT_WINDOW))?;
-            if budget.spent >= budget.calls {
-                let budget = *budget;
-                return Err(LimitRefusal::Run { budget, ends_in: inner.ends_in(run) });
+        if let Some(run) = run {
+            let open = inner.runs.begin(&origin, run, limits.calls_per_run)?;
+            if open.budget.spent >= open.budget.calls {
+                let is_named = matches!(run, CountedRun::Named(_));
+                let ends_in = (!is_named).then(|| open.left(run));
+                return Err(LimitRefusal::Run { budget: open.budget, ends_in });
             }
         }
-        self.rate(&mut inner, (Arc::clone(&origin), tool.into()), per_minute)?;
-        if let Some((budget, used)) = run.and_then(|run| inner.runs.get_mut(&run)) {
-            budget.spent += 1;
-            *used = Instant::now();
+        self.rate(&mut inner, &origin, tool, per_minute)?;
+        if let Some(open) = run.and_then(|run| inner.runs.get_mut(&origin, run)) {
+            open.budget.spent += 1;
+            open.used = Instant::now();
         }
         *inner.under_way.entry(Arc::clone(&origin)).or_default() += 1;
         Ok(Permit { limiter: Arc::clone(self), origin, lease: None, quota: None })
@@ -455,20 +479,28 @@ impl Limiter {
     fn rate(
         &self,
         inner: &mut LimiterInner,
-        key: LimitKey,
+        origin: &Arc<str>,
+        tool: &str,
         quota: NonZeroU32,
     ) -> Result<(), LimitRefusal> {
-        let rate = inner.rates.entry(quota).or_insert_with(|| {
-            Arc::new(RateLimiter::hashmap_with_clock(Quota::per_minute(quota), self.clock.clone()))
+        let key = (quota, Arc::clone(origin));
+        if inner.rates.len() >= Self::MAX_TABLE_KEYS && !inner.rates.contains_key(&key) {
+            // What has regained its full quota can be dropped.
+            inner.rates.retain(|_, rate| {
+                rate.retain_recent();
+                !rate.is_empty()
+            });
+        }
+        let rate = inner.rates.entry(key).or_insert_with(|| {
+            RateLimiter::hashmap_with_clock(Quota::per_minute(quota), self.clock.clone())
         });
         if rate.len() >= Self::MAX_TABLE_KEYS {
-            // Keys that have regained their full quota can be dropped.
             rate.retain_recent();
             if rate.len() >= Self::MAX_TABLE_KEYS {
                 return Err(LimitRefusal::Full(Self::LIMIT_WINDOW));
             }
         }
-        rate.check_key(&key).map_err(|until| {
+        rate.check_key(&tool.into()).map_err(|until| {
             LimitRefusal::PerMinute(until.wait_time_from(GovernorClock::now(&self.clock)))
         })
     }
@@ -476,18 +508,18 @@ impl Limiter {
     /// Sets the budget of a run of this caller, instead of the default.
     ///
     /// # Errors
-    /// When too many runs are open.
+    /// When this caller has most of the runs that may be open.
     pub fn create_budget(
         &self,
         principal: &Principal,
         run: &str,
         calls: u32,
     ) -> Result<Budget, LimitRefusal> {
-        let key = (principal.origin.to_string().into(), CountedRun::named(run));
+        let origin = principal.origin.to_string().into();
         let mut inner = self.inner.lock();
-        let budget = inner.budget(&key, calls).ok_or(LimitRefusal::Full(Self::LIMIT_WINDOW))?;
-        budget.calls = calls;
-        Ok(*budget)
+        let open = inner.runs.begin(&origin, &CountedRun::named(run), calls)?;
+        open.budget.calls = calls;
+        Ok(open.budget)
     }
 
     /// What a run has spent.
@@ -496,42 +528,80 @@ impl Limiter {
     }
 
     fn budget_of(&self, principal: &Principal, run: &CountedRun) -> Option<Budget> {
-        let key = (principal.origin.to_string().into(), run.clone());
         let inner = self.inner.lock();
-        let (budget, used) = inner.runs.get(&key)?;
-        (used.elapsed() < run.timeout()).then_some(*budget)
+        let open = inner.runs.by_origin.get(&*principal.origin.to_string())?.get(run)?;
+        (!open.left(run).is_zero()).then_some(open.budget)
     }
 
     /// Ends a run; returns its final budget.
     pub fn end_budget(&self, principal: &Principal, run: &str) -> Option<Budget> {
-        let key = (principal.origin.to_string().into(), CountedRun::named(run));
-        self.inner.lock().runs.remove(&key).map(|(budget, _)| budget)
+        let origin = principal.origin.to_string();
+        let ended = self.inner.lock().runs.remove(&origin, &CountedRun::named(run));
+        ended.map(|open| open.budget)
     }
 }
 
-impl LimiterInner {
-    /// The budget of a run, created if missing; `None` when the table is full.
-    fn budget(&mut self, run: &RunKey, calls: u32) -> Option<&mut Budget> {
-        let lasts = |run: &CountedRun, used: &Instant| used.elapsed() < run.timeout();
-        let is_open = self.runs.get(run).is_some_and(|(_, used)| lasts(&run.1, used));
-        if !is_open {
-            self.runs.remove(run);
-            if self.runs.len() >= Limiter::MAX_TABLE_KEYS {
-                self.runs.retain(|(_, run), (_, used)| lasts(run, used));
+impl OpenRuns {
+    /// A run, which begins where it is not open.
+    ///
+    /// # Errors
+    /// When the table is full and this caller has most of it, with no run that it could do without.
+    fn begin(
+        &mut self,
+        origin: &Arc<str>,
+        run: &CountedRun,
+        calls: u32,
+    ) -> Result<&mut OpenRun, LimitRefusal> {
+        if self.get_mut(origin, run).is_none_or(|open| open.left(run).is_zero()) {
+            self.remove(origin, run);
+            if self.count >= Limiter::MAX_TABLE_KEYS {
+                self.make_room(origin)?;
             }
-            if self.runs.len() >= Limiter::MAX_TABLE_KEYS {
-                return None;
-            }
-            self.runs.insert(run.clone(), (Budget { calls, spent: 0 }, Instant::now()));
+            self.count += 1;
         }
-        self.runs.get_mut(run).map(|(budget, _)| budget)
+        let budget = Budget { calls, spent: 0 };
+        let open = OpenRun { budget, used: Instant::now() };
+        let of_origin = self.by_origin.entry(Arc::clone(origin)).or_default();
+        Ok(of_origin.entry(run.clone()).or_insert(open))
     }
 
-    /// When a run without a name ends, if there is no other call.
-    fn ends_in(&self, run: &RunKey) -> Option<Duration> {
-        let (_, used) = self.runs.get(run)?;
-        let is_named = matches!(run.1, CountedRun::Named(_));
-        (!is_named).then(|| run.1.timeout().saturating_sub(used.elapsed()))
+    fn get_mut(&mut self, origin: &str, run: &CountedRun) -> Option<&mut OpenRun> {
+        self.by_origin.get_mut(origin)?.get_mut(run)
+    }
+
+    fn remove(&mut self, origin: &str, run: &CountedRun) -> Option<OpenRun> {
+        let of_origin = self.by_origin.get_mut(origin)?;
+        let ended = of_origin.remove(run)?;
+        if of_origin.is_empty() {
+            self.by_origin.remove(origin);
+        }
+        self.count -= 1;
+        Some(ended)
+    }
+
+    /// Makes room for a run of `origin` in a full table: of runs that have expired, or of whoever has
+    /// most, first of the oldest in whose place a new one would be the same.
+    fn make_room(&mut self, origin: &Arc<str>) -> Result<(), LimitRefusal> {
+        self.by_origin.retain(|_, runs| {
+            runs.retain(|run, open| !open.left(run).is_zero());
+            !runs.is_empty()
+        });
+        self.count = self.by_origin.values().map(HashMap::len).sum();
+        if self.count < Limiter::MAX_TABLE_KEYS {
+            return Ok(());
+        }
+        // The caller itself among those that have as many.
+        let most = self.by_origin.iter().max_by_key(|(of, runs)| (runs.len(), *of == origin));
+        let Some((most, runs)) = most else { return Ok(()) };
+        let oldest = runs.iter().min_by_key(|(_, open)| (!open.is_untouched(), open.used));
+        let Some((run, open)) = oldest else { return Ok(()) };
+        if most == origin && !open.is_untouched() {
+            let first = runs.iter().map(|(run, open)| open.left(run)).min();
+            return Err(LimitRefusal::Full(first.unwrap_or_default()));
+        }
+        let (most, run) = (Arc::clone(most), run.clone());
+        self.remove(&most, &run);
+        Ok(())
     }
 }
 
@@ -569,5 +639,73 @@ impl PolicyConfig {
     fn narrowed(&self, base: Limits, profile: &str) -> Limits {
         let limits = base.with(&self.limits);
         self.profiles.get(profile).map_or(limits, |profile| limits.with(&profile.limits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(id: &str) -> Principal {
+        Principal::new(Origin::Gateway(id.into()))
+    }
+
+    fn fill(limiter: &Limiter, of: &Principal) {
+        for run in 0..Limiter::MAX_TABLE_KEYS {
+            limiter.create_budget(of, &run.to_string(), 5).expect("there is room");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_fills_the_table_of_runs_keeps_nobody_else_from_calling() {
+        let limiter = Arc::new(Limiter::default());
+        let (many, other) = (caller("many"), caller("other"));
+        fill(&limiter, &many);
+        let limits = Limits::default();
+        for run in [CountedRun::named("r"), CountedRun::Session(None)] {
+            let permit = limiter.admit(&other, "s.t", Some(&run), (1, &limits));
+            assert!(permit.is_ok(), "{run}");
+        }
+        assert_eq!(limiter.budget(&other, "r"), Some(Budget { calls: 5, spent: 1 }));
+        let kept = |run: usize| limiter.budget(&many, &run.to_string()).is_some();
+        assert_eq!((kept(0), kept(1), kept(2)), (false, false, true), "its oldest gave way");
+        limiter.create_budget(&many, "more", 5).expect("its own oldest gives way");
+        assert_eq!((kept(2), kept(3)), (false, true));
+        assert!(limiter.budget(&other, "r").is_some());
+        assert_eq!(limiter.inner.lock().runs.count, Limiter::MAX_TABLE_KEYS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_whose_every_run_is_begun_is_refused_alone_until_the_first_ends() {
+        let limiter = Arc::new(Limiter::default());
+        let (many, other) = (caller("many"), caller("other"));
+        fill(&limiter, &many);
+        for open in limiter.inner.lock().runs.by_origin.values_mut().flat_map(HashMap::values_mut) {
+            open.budget.spent = 1;
+        }
+        tokio::time::advance(Duration::from_secs(600)).await;
+        let refused = limiter.create_budget(&many, "more", 5);
+        assert_eq!(refused, Err(LimitRefusal::Full(Duration::from_secs(3_000))));
+        limiter.create_budget(&other, "r", 5).expect("nobody else is refused");
+        limiter.end_budget(&many, "7");
+        limiter.create_budget(&many, "more", 5).expect("one has ended");
+        tokio::time::advance(Duration::from_secs(3_000)).await;
+        limiter.create_budget(&many, "again", 5).expect("they have expired");
+        assert_eq!(limiter.inner.lock().runs.count, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_calls_many_tools_keeps_nobody_else_from_calling_one() {
+        let limiter = Arc::new(Limiter::default());
+        let limits = Limits::default();
+        let admit = |of: &str, tool: usize| {
+            limiter.admit(&caller(of), &tool.to_string(), None, (1, &limits)).map(drop)
+        };
+        for tool in 0..Limiter::MAX_TABLE_KEYS {
+            admit("many", tool).expect("there is room");
+        }
+        let full = admit("many", Limiter::MAX_TABLE_KEYS);
+        assert!(matches!(full, Err(LimitRefusal::Full(_))));
+        admit("other", Limiter::MAX_TABLE_KEYS).expect("nobody else is refused");
     }
 }
