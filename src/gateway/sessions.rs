@@ -28,13 +28,13 @@ use rmcp::transport::streamable_http_server::session::{
 use rmcp::{Peer, RoleServer, ServerHandler};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::raw::{from_text, to_text};
 use super::store::SharedStore;
-use super::table::{OpenSession, SessionTable};
+use super::table::{OpenSession, SessionTable, SessionUse};
 use super::ticks::SharedTicks;
 use base::file::random_hex;
 
@@ -57,8 +57,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 const MESSAGE_CAPACITY: usize = 16;
 /// Events per stream that are buffered for a reconnecting client.
 const EVENT_CAPACITY: usize = 16;
-/// Buffer for answers to disconnected clients, over all sessions, in bytes. Answers that do not fit
-/// are dropped; their clients have to repeat the calls.
+/// Buffer for answers to disconnected clients, over all sessions, in bytes. A client may fill as much
+/// of it as it leaves free; answers that do not fit are dropped, and have to be called for again.
 const MAX_UNCLAIMED_BYTES: usize = 64 << 20;
 /// Minimum size accounted for such an answer, in bytes.
 const MIN_ANSWER_BYTES: usize = 4 << 10;
@@ -123,8 +123,7 @@ const MAX_SESSIONS: usize = 1_000;
 pub(crate) struct ClientSessions {
     open: Mutex<SessionTable<Arc<ClientSession>>>,
     kept: Option<Arc<dyn SharedStore>>,
-    /// Remaining buffer for unclaimed answers, in bytes.
-    room: Arc<Semaphore>,
+    unclaimed: Arc<UnclaimedAnswers>,
     /// How long quick answers are waited for.
     ticks: Arc<SharedTicks>,
 }
@@ -155,7 +154,52 @@ struct SentEvent {
     made: u64,
     /// Time of the client's last request.
     used: Instant,
-    room: Arc<Semaphore>,
+    /// Id of the client; empty until it is known.
+    owner: Arc<str>,
+    unclaimed: Arc<UnclaimedAnswers>,
+}
+
+/// The bytes of answers that wait for clients that are not connected.
+struct UnclaimedAnswers {
+    max_bytes: usize,
+    by_client: Mutex<HashMap<Arc<str>, usize>>,
+}
+
+/// The bytes that one such answer takes; given back when this is dropped.
+struct UnclaimedBytes {
+    of: Arc<UnclaimedAnswers>,
+    client: Arc<str>,
+    bytes: usize,
+}
+
+impl UnclaimedAnswers {
+    fn new(max_bytes: usize) -> Arc<Self> {
+        Arc::new(Self { max_bytes, by_client: Mutex::default() })
+    }
+
+    /// Takes room for an answer to a client, as long as that has no more than it leaves free.
+    fn take(self: &Arc<Self>, client: &Arc<str>, bytes: usize) -> Option<UnclaimedBytes> {
+        let mut by_client = self.by_client.lock();
+        let all: usize = by_client.values().sum();
+        let own = by_client.get(client).copied().unwrap_or_default();
+        if own + bytes > self.max_bytes.saturating_sub(all + bytes) {
+            return None;
+        }
+        *by_client.entry(Arc::clone(client)).or_default() += bytes;
+        Some(UnclaimedBytes { of: Arc::clone(self), client: Arc::clone(client), bytes })
+    }
+}
+
+impl Drop for UnclaimedBytes {
+    fn drop(&mut self) {
+        let mut by_client = self.of.by_client.lock();
+        if let Some(own) = by_client.get_mut(&self.client) {
+            *own -= self.bytes;
+            if *own == 0 {
+                by_client.remove(&self.client);
+            }
+        }
+    }
 }
 
 /// A stream of events to a client.
@@ -178,7 +222,7 @@ struct ClientStream {
     /// When its request was cancelled, or answered without an open connection.
     over: Option<Instant>,
     /// The buffer space that answer occupies.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<UnclaimedBytes>,
 }
 
 /// The connection over which rmcp shakes hands with a client. It ends after `initialize`.
@@ -265,9 +309,10 @@ impl ClientStream {
 }
 
 impl SentEvent {
-    fn new(name: String, room: Arc<Semaphore>) -> Self {
+    fn new(name: String, unclaimed: Arc<UnclaimedAnswers>) -> Self {
         let streams = vec![ClientStream::new(0, name, CancellationToken::new())];
-        Self { hello: None, streams, made: 0, used: Instant::now(), room }
+        let (used, owner) = (Instant::now(), "".into());
+        Self { hello: None, streams, made: 0, used, owner, unclaimed }
     }
 
     /// Index of the stream that a message belongs to.
@@ -328,7 +373,7 @@ impl SentEvent {
             let size = serde_json::to_vec(&event.message)
                 .map_or(0, |text| text.len())
                 .max(MIN_ANSWER_BYTES);
-            stream.room = Arc::clone(&self.room).try_acquire_many_owned(size as u32).ok();
+            stream.room = self.unclaimed.take(&self.owner, size);
             if stream.room.is_none() {
                 self.streams.remove(at);
                 return None;
@@ -604,8 +649,8 @@ fn end_each(ended: impl IntoIterator<Item = OpenSession<Arc<ClientSession>>>) {
 
 impl ClientSessions {
     pub fn new(kept: Option<Arc<dyn SharedStore>>) -> Self {
-        let room = Arc::new(Semaphore::new(MAX_UNCLAIMED_BYTES));
-        Self { open: Mutex::default(), kept, room, ticks: SharedTicks::new(HEAD_INTERVAL) }
+        let unclaimed = UnclaimedAnswers::new(MAX_UNCLAIMED_BYTES);
+        Self { open: Mutex::default(), kept, unclaimed, ticks: SharedTicks::new(HEAD_INTERVAL) }
     }
 
     pub fn ids(&self) -> Vec<String> {
@@ -619,12 +664,15 @@ impl ClientSessions {
 
     /// Sets the owner of a session that is open here, unless it has one.
     pub fn set_owner(&self, id: &str, client: &Arc<str>) {
-        self.open.lock().set_owner(id, client);
+        let mut open = self.open.lock();
+        if let Some(unowned) = open.get(id).filter(|open| open.owner.is_none()) {
+            unowned.session.sent.lock().owner = Arc::clone(client);
+            open.set_owner(id, client);
+        }
     }
 
-    /// Whether a client may open another session. When all are taken, one that nobody uses now is
-    /// ended for it ([`SessionTable::remove_oldest`]), so that a client that leaves its sessions behind
-    /// keeps nobody out.
+    /// Whether a client may open another session. When all are taken, one is ended for it
+    /// ([`SessionTable::remove_oldest`]), so that a client with many keeps nobody out.
     pub fn make_room(&self, client: &str) -> bool {
         let mut open = self.open.lock();
         if open.len() < MAX_SESSIONS {
@@ -632,7 +680,7 @@ impl ClientSessions {
         }
         let ended = open.remove_oldest(client, |session| {
             let mut sent = session.sent.lock();
-            (!sent.is_in_use()).then_some(sent.used)
+            SessionUse { since: sent.used, is_in_use: sent.is_in_use() }
         });
         drop(open);
         let has_room = ended.is_some();
@@ -658,7 +706,7 @@ impl ClientSessions {
 
     fn open(&self, id: SessionId) -> Result<SessionPipe, Error> {
         let (sender, first) = oneshot::channel();
-        let sent = SentEvent::new(format!("{id}:common"), Arc::clone(&self.room));
+        let sent = SentEvent::new(format!("{id}:common"), Arc::clone(&self.unclaimed));
         let session = Arc::new(ClientSession {
             sent: Mutex::new(sent),
             kept: self.kept.clone(),
@@ -1006,9 +1054,13 @@ mod tests {
 
     #[test]
     fn answers_that_nobody_claims_take_so_much_room_and_no_more() {
-        let room = Arc::new(Semaphore::new(2 * MIN_ANSWER_BYTES));
-        let mut sent = SentEvent::new(String::new(), Arc::clone(&room));
-        let mut answer = |id: u32| {
+        let room = UnclaimedAnswers::new(6 * MIN_ANSWER_BYTES);
+        let session = |owner: &str| {
+            let sent = SentEvent::new(String::new(), Arc::clone(&room));
+            SentEvent { owner: owner.into(), ..sent }
+        };
+        let (mut many, mut other) = (session("many"), session("other"));
+        let answer = |sent: &mut SentEvent, id: u32| {
             let request = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
             let request = serde_json::from_value(request).expect("a request");
             let (number, connection) =
@@ -1019,9 +1071,14 @@ mod tests {
             let claimed = sent.go_on(number, None);
             claimed.and_then(|mut events| events.try_recv().ok()).is_some()
         };
-        assert!(answer(1) && !answer(2), "the second finds no room");
-        assert!(room.available_permits() < MIN_ANSWER_BYTES);
-        drop(sent);
-        assert_eq!(room.available_permits(), 2 * MIN_ANSWER_BYTES);
+        let taken = || room.by_client.lock().values().sum::<usize>();
+        assert!(answer(&mut many, 1) && answer(&mut many, 2));
+        assert!(!answer(&mut many, 3), "it would leave less than it has");
+        assert!(answer(&mut other, 1), "another client finds room");
+        assert!(!answer(&mut other, 2) && taken() <= 6 * MIN_ANSWER_BYTES);
+        drop(many);
+        assert!(answer(&mut other, 3));
+        drop(other);
+        assert_eq!(taken(), 0);
     }
 }

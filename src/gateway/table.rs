@@ -25,6 +25,19 @@ pub(super) struct SessionTable<S> {
     found: OldestSessions,
 }
 
+/// Since when a session is as it is, and whether it is in use.
+#[derive(Clone, Copy)]
+pub(super) struct SessionUse {
+    pub(super) since: Instant,
+    pub(super) is_in_use: bool,
+}
+
+impl SessionUse {
+    fn unused_since(self) -> Option<Instant> {
+        (!self.is_in_use).then_some(self.since)
+    }
+}
+
 /// Unused sessions that were found by one look at all, for the next ones that have to end.
 #[derive(Default)]
 struct OldestSessions {
@@ -106,13 +119,15 @@ impl<S> SessionTable<S> {
     }
 
     /// Removes a session to make room for one of a client: one that nobody uses now, the oldest of the
-    /// client that has the most, if that has more than this one, or else the oldest of its own.
-    /// `unused_since` is `None` for a session in use.
+    /// client that has the most, if that has more than this one and than its share, or else the oldest
+    /// of its own; where there is none, one in use of the client that has the most, if that has more
+    /// than this one.
     pub(super) fn remove_oldest(
         &mut self,
         client: &str,
-        unused_since: impl Fn(&S) -> Option<Instant>,
+        use_of: impl Fn(&S) -> SessionUse,
     ) -> Option<OpenSession<S>> {
+        let unused_since = |session: &S| use_of(session).unused_since();
         let own = self.owned.get_key_value(client);
         let own_count = own.map_or(0, |(_, count)| *count);
         let most = self.owned.values().copied().max().unwrap_or(0).max(self.unowned);
@@ -122,8 +137,21 @@ impl<S> SessionTable<S> {
         };
         let oldest = self
             .known_oldest(&whose, &unused_since)
-            .or_else(|| self.find_oldest(client, (own_count, whose), unused_since))?;
+            .or_else(|| self.find_oldest(client, (own_count, whose), unused_since))
+            .or_else(|| self.find_used(own_count.max(most.saturating_sub(1)), &use_of))?;
         self.remove(&oldest)
+    }
+
+    /// The oldest session of those who have more than so many.
+    fn find_used(&self, than: usize, use_of: impl Fn(&S) -> SessionUse) -> Option<SessionId> {
+        let of_most = self.open.iter().filter(|(_, open)| self.count(open.owner.as_ref()) > than);
+        let oldest = of_most.min_by_key(|(_, open)| use_of(&open.session).since);
+        oldest.map(|(id, _)| Arc::clone(id))
+    }
+
+    /// How many sessions each client has when all have as many, with one that has none yet.
+    fn share(&self) -> usize {
+        self.open.len() / (self.owned.len() + usize::from(self.unowned > 0) + 1)
     }
 
     /// The oldest one that an earlier look found, as far as that still holds.
@@ -156,9 +184,10 @@ impl<S> SessionTable<S> {
         (own, whose): (usize, Whose),
         unused_since: impl Fn(&S) -> Option<Instant>,
     ) -> Option<SessionId> {
+        let enough = own.max(self.share());
         let unused = self.open.iter().filter_map(|(id, open)| {
             let count = self.count(open.owner.as_ref());
-            let may_end = count > own || open.owner.as_deref() == Some(client);
+            let may_end = count > enough || open.owner.as_deref() == Some(client);
             let since = unused_since(&open.session).filter(|_| may_end)?;
             Some((count, Reverse(since), Arc::clone(id)))
         });
@@ -205,7 +234,8 @@ mod tests {
 
     fn end_for(table: &mut SessionTable<Use>, client: &str) -> Option<String> {
         let before: HashSet<SessionId> = table.ids().cloned().collect();
-        table.remove_oldest(client, |(since, is_used)| (!is_used).then_some(*since))?;
+        let use_of = |&(since, is_in_use): &Use| SessionUse { since, is_in_use };
+        table.remove_oldest(client, use_of)?;
         let after: HashSet<SessionId> = table.ids().cloned().collect();
         before.difference(&after).next().map(ToString::to_string)
     }
@@ -242,6 +272,21 @@ mod tests {
         assert_eq!(end_for(&mut table, "a").as_deref(), Some("4"));
         assert_eq!(end_for(&mut table, "a").as_deref(), Some("2"));
         assert_eq!(end_for(&mut table, "a"), None, "the last one is in use");
+    }
+
+    #[test]
+    fn who_uses_most_sessions_keeps_nobody_out_and_makes_nobody_with_few_lose_one() {
+        let mut sessions: Vec<_> = (10..20).map(|id| (id.to_string(), "many", id)).collect();
+        sessions.push(("few".to_owned(), "b", 0));
+        let sessions: Vec<_> = sessions.iter().map(|(id, of, at)| (&**id, *of, *at)).collect();
+        let (mut table, _) = table(&sessions);
+        for (id, open) in &mut table.open {
+            open.session.1 = **id != *"few";
+        }
+        assert_eq!(end_for(&mut table, "many"), None, "its own are in use");
+        assert_eq!(end_for(&mut table, "new").as_deref(), Some("10"));
+        assert_eq!(end_for(&mut table, "b").as_deref(), Some("few"), "its own, which is unused");
+        assert_eq!(end_for(&mut table, "b").as_deref(), Some("11"));
     }
 
     #[test]

@@ -30,7 +30,8 @@ const MAX_TASKS: usize = 1_000;
 const MAX_CLIENT_TASKS: usize = 100;
 /// How long a task is kept from its start; one that still runs is kept until it ends.
 const TASK_LIFETIME: Duration = Duration::from_secs(3_600);
-/// Most memory that results of ended tasks may take, in bytes; the oldest go first.
+/// Most memory that results of ended tasks may take, in bytes; the oldest of whoever takes most of it
+/// go first.
 const MAX_RESULT_BYTES: usize = 64 << 20;
 /// Largest state of a task that is shared with other replicas, in bytes.
 const MAX_SHARED_BYTES: usize = 16 << 20;
@@ -323,17 +324,13 @@ impl ClientTasks {
             .filter_map(|task| {
                 let state = task.state.lock();
                 let Stage::Completed(_, bytes) = &state.stage else { return None };
-                Some(EndedTask { at: state.updated, bytes: *bytes, id: task.id.clone() })
+                let client = Arc::clone(&task.client);
+                Some(EndedTask { client, at: state.updated, bytes: *bytes, id: task.id.clone() })
             })
             .collect();
-        let mut bytes: usize = ended.iter().map(|task| task.bytes).sum();
         ended.sort_by_key(|task| task.at);
-        for task in ended {
-            if bytes <= MAX_RESULT_BYTES {
-                break;
-            }
-            bytes -= task.bytes;
-            tasks.remove(&task.id);
+        for id in surplus(ended, MAX_RESULT_BYTES) {
+            tasks.remove(&id);
         }
     }
 
@@ -352,11 +349,31 @@ impl ClientTasks {
 /// A task that ended with a result.
 struct EndedTask {
     at: Timestamp,
+    client: Arc<str>,
     bytes: usize,
     id: String,
 }
 
 /// A call that is to go on as a task.
+/// The tasks that have to go until the others take no more than so many bytes: of `ended`, oldest
+/// first, those of the client that takes most.
+fn surplus(mut ended: Vec<EndedTask>, max_bytes: usize) -> Vec<String> {
+    let mut by_client: HashMap<Arc<str>, usize> = HashMap::new();
+    for task in &ended {
+        *by_client.entry(Arc::clone(&task.client)).or_default() += task.bytes;
+    }
+    let mut gone = Vec::new();
+    while by_client.values().sum::<usize>() > max_bytes
+        && let Some((most, bytes)) = by_client.iter_mut().max_by_key(|(_, bytes)| **bytes)
+        && let Some(oldest) = ended.iter().position(|task| task.client == *most)
+    {
+        let task = ended.remove(oldest);
+        *bytes -= task.bytes;
+        gone.push(task.id);
+    }
+    gone
+}
+
 pub(super) struct LongCall {
     pub call: Parked,
     pub client: Client,
@@ -479,4 +496,24 @@ fn answerable(capabilities: &ClientCapabilities, ask: BridgedRequest) -> Option<
     }
     let _ = ask.reply.send(None);
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_a_client_with_many_go_before_those_of_another() {
+        let ended = |client: &str, at: u64, bytes: usize| EndedTask {
+            client: client.into(),
+            at: Timestamp(at),
+            bytes,
+            id: format!("{client}{at}"),
+        };
+        let all = || vec![ended("few", 1, 100), ended("many", 2, 400), ended("many", 3, 300)];
+        assert_eq!(surplus(all(), 800), [""; 0]);
+        assert_eq!(surplus(all(), 799), ["many2"]);
+        assert_eq!(surplus(all(), 100), ["many2", "many3"]);
+        assert_eq!(surplus(all(), 99), ["many2", "many3", "few1"]);
+    }
 }
