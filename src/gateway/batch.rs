@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use axum::body::{Bytes, to_bytes};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures::future::join_all;
 use serde::Deserialize;
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::accept::{as_json, as_rpc};
 use protocol::RpcCode;
+use rmcp::model::ErrorData;
 
 /// Most messages of one batch.
 pub(crate) const MAX_BATCH_MESSAGES: usize = 100;
@@ -49,16 +50,15 @@ pub(crate) fn is_batch(text: &[u8]) -> bool {
 ///
 /// # Errors
 /// Why it is refused as a whole.
-pub(crate) fn read(text: &[u8]) -> Result<Vec<BatchMessage>, String> {
-    let texts: Vec<Box<RawValue>> =
-        serde_json::from_slice(text).map_err(|error| format!("Parse error: {error}"))?;
+pub(crate) fn read(text: &[u8]) -> Result<Vec<BatchMessage>, ErrorData> {
+    let texts: Vec<Box<RawValue>> = serde_json::from_slice(text)
+        .map_err(|error| ErrorData::parse_error(format!("Parse error: {error}"), None))?;
     match texts.len() {
-        0 => return Err("Invalid request: the batch is empty".to_owned()),
+        0 => return Err(invalid("the batch is empty")),
         1..=MAX_BATCH_MESSAGES => {}
         count => {
-            let why =
-                format!("Invalid request: a batch of {count}, the limit is {MAX_BATCH_MESSAGES}");
-            return Err(why);
+            let limit = MAX_BATCH_MESSAGES;
+            return Err(invalid(&format!("a batch of {count}, the limit is {limit}")));
         }
     }
     let mut ids = HashSet::new();
@@ -66,7 +66,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Vec<BatchMessage>, String> {
     for text in texts {
         let head = serde_json::from_str::<BatchedHead<'_>>(text.get()).ok();
         if head.as_ref().and_then(|head| head.method.as_deref()) == Some("initialize") {
-            return Err("Invalid request: `initialize` comes alone".to_owned());
+            return Err(invalid("`initialize` comes alone"));
         }
         // What is no message at all is answered, too.
         let id = match head {
@@ -78,11 +78,25 @@ pub(crate) fn read(text: &[u8]) -> Result<Vec<BatchMessage>, String> {
         if let Some(id) = id.as_ref().filter(|id| !id.is_null())
             && !ids.insert(id.to_string())
         {
-            return Err(format!("Invalid request: two requests have the id {id}"));
+            return Err(invalid(&format!("two requests have the id {id}")));
         }
         messages.push(BatchMessage { text, id });
     }
     Ok(messages)
+}
+
+fn invalid(why: &str) -> ErrorData {
+    ErrorData::invalid_request(format!("Invalid request: {why}"), None)
+}
+
+/// Whether a revision has batches.
+///
+/// # Errors
+/// Why a batch is refused where it has none.
+pub(crate) fn permitted_by(revision: &[u8]) -> Result<(), ErrorData> {
+    let has_batches = revision <= LAST_REVISION.as_bytes();
+    let why = || invalid(&format!("batches ended with revision {LAST_REVISION}"));
+    has_batches.then_some(()).ok_or_else(why)
 }
 
 /// Answers a batch; `serve` answers one message of it.
@@ -91,17 +105,11 @@ pub(crate) async fn batch<F: Future<Output = Response>>(
     body: &[u8],
     serve: impl Fn(Parts, Bytes) -> F,
 ) -> Response {
-    let messages = if has_batches(&parts.headers) {
-        read(body)
-    } else {
-        Err(format!("Invalid request: batches ended with revision {LAST_REVISION}"))
-    };
-    let messages = match messages {
+    // Who names no revision speaks the last one that has batches.
+    let named = parts.headers.get("mcp-protocol-version").map(HeaderValue::as_bytes);
+    let messages = match named.map_or(Ok(()), permitted_by).and_then(|()| read(body)) {
         Ok(messages) => messages,
-        Err(why) => {
-            let is_text = why.starts_with("Parse error");
-            let code = if is_text { RpcCode::PARSE_ERROR } else { RpcCode::INVALID_REQUEST };
-            let error = json!({"code": code, "message": why});
+        Err(error) => {
             let answer = json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string();
             let head = [(header::CONTENT_TYPE, "application/json")];
             return (StatusCode::BAD_REQUEST, head, answer).into_response();
@@ -133,13 +141,6 @@ pub(crate) async fn batch<F: Future<Output = Response>>(
     }
     let body = [b"[", &answers.join(&b","[..])[..], b"]"].concat();
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
-}
-
-/// Whether the revision that a client names has batches; one that names none speaks the last one that
-/// has.
-fn has_batches(headers: &HeaderMap) -> bool {
-    let named = headers.get("mcp-protocol-version").map(HeaderValue::as_bytes);
-    named.is_none_or(|version| version <= LAST_REVISION.as_bytes())
 }
 
 fn is_refusal(status: StatusCode) -> bool {
@@ -188,7 +189,7 @@ mod tests {
             (&many, "the limit is 100"),
         ] {
             let why = read(text.as_bytes()).err().expect(text);
-            assert!(why.contains(says), "{text}: {why}");
+            assert!(why.message.contains(says), "{text}: {why}");
         }
     }
 }

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::accept::negotiate;
 use super::batch::{batch, is_batch};
 use super::mcp::Face;
-use super::misfit::{flaw, misfit};
+use super::misfit::{flaw, id_of_request, misfit};
 use super::raw::{SentNumbers, Whole, splice, to_text};
 use super::sessions::{ClientSessions, is_answer};
 use super::state::Gateway;
@@ -132,8 +132,11 @@ fn refusal(body: &[u8], headers: &HeaderMap) -> Option<Response> {
         Err(error) => error,
     };
     let sent = serde_json::from_slice::<Value>(body).map_err(|error| error.to_string());
-    let id = sent.as_ref().ok().and_then(|sent| sent.get("id"));
-    let id = id.filter(|id| serde_json::from_value::<RequestId>((*id).clone()).is_ok());
+    let id = match &sent {
+        Ok(sent) => sent.get("id").cloned(),
+        Err(_) => id_of_request(body, b"").map(|id| json!(id)),
+    };
+    let id = id.filter(|id| serde_json::from_value::<RequestId>(id.clone()).is_ok());
     let (code, message) = match &sent {
         Err(why) => (RpcCode::PARSE_ERROR, format!("Parse error: {why}")),
         Ok(sent) => {

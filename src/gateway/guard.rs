@@ -17,6 +17,7 @@ use super::accept::as_rpc;
 use super::card::{CARD_PATH, CATALOG_PATH};
 use super::exposure::only_looks;
 use super::outside::Outside;
+use super::raw::mended;
 use super::sign_in::{BOUND_TO_KEY, METADATA_PATH, SignInRefusal};
 use super::state::Gateway;
 use super::tokens::Client;
@@ -90,7 +91,7 @@ fn is_mcp(path: &str) -> bool {
 async fn arrived(request: Request) -> Result<http::Request<Bytes>, Outside> {
     let refuse =
         |status, message: String| Err(Outside::new(OutsideCode::ProtocolError, status, message));
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let coding = parts.headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes);
     if coding.is_some_and(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
     {
@@ -98,7 +99,13 @@ async fn arrived(request: Request) -> Result<http::Request<Bytes>, Outside> {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     }
     match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY_BYTES)).await {
-        Ok(Ok(body)) => Ok(http::Request::from_parts(parts, body)),
+        Ok(Ok(body)) => {
+            let Some(text) = mended(&body) else {
+                return Ok(http::Request::from_parts(parts, body));
+            };
+            parts.headers.insert(header::CONTENT_LENGTH, text.len().into());
+            Ok(http::Request::from_parts(parts, text.into()))
+        }
         Ok(Err(_)) => {
             let message = format!("Payload Too Large: request body exceeds {MAX_BODY_BYTES} bytes");
             refuse(StatusCode::PAYLOAD_TOO_LARGE, message)

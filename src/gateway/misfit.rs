@@ -3,6 +3,30 @@
 
 use serde_json::Value;
 
+use protocol::{RequestId, find_id, find_last_id, tokens};
+
+/// The id of a request that cannot be parsed, as far as the beginning of its text can be followed, or
+/// its end where that was kept alone. An answer has the id of another's request, and none of its own.
+pub(crate) fn id_of_request(head: &[u8], tail: &[u8]) -> Option<RequestId> {
+    let is_request = names_a_method(head);
+    is_request.then(|| find_id(head).or_else(|| find_last_id(tail.trim_ascii_end()))).flatten()
+}
+
+/// Whether `method` is a key of the first level of a message.
+fn names_a_method(text: &[u8]) -> bool {
+    let mut depth = 0_i64;
+    tokens(text).any(|token| {
+        let next = text[token.end..].trim_ascii_start().first();
+        match &text[token] {
+            b"{" | b"[" => depth += 1,
+            b"}" | b"]" => depth -= 1,
+            b"\"method\"" => return depth == 1 && next == Some(&b':'),
+            _ => {}
+        }
+        false
+    })
+}
+
 /// Levels of log messages (logging, "Log Levels").
 const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];

@@ -5,31 +5,31 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use futures::StreamExt as _;
+use mcp::{LineSplitter, Oversized, PipeLine};
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ErrorData, RequestId, ServerJsonRpcMessage,
+    ServerResult,
 };
 use rmcp::transport::Transport;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
-use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
 use super::batch::{self, is_batch};
-use super::misfit::flaw;
-use super::raw::{SentNumbers, to_text};
+use super::misfit::{flaw, id_of_request};
+use super::raw::{SentNumbers, mended, to_text};
 
-/// Longest line of a client, in bytes; a longer one is skipped.
+/// Longest line of a client, in bytes; a longer one is refused.
 const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// The server's end of a pair of pipes.
 pub(crate) struct MessagePipe<R, W> {
-    lines: FramedRead<R, LinesCodec>,
-    /// Whether the last line could not be read: the end that is reported next is not that of the
-    /// pipe.
-    has_failed: bool,
+    lines: LineSplitter<R>,
+    has_ended: bool,
+    /// The revision that was agreed on, once one was.
+    revision: Option<String>,
     /// Messages of a batch that were read and not handed on yet.
     queued: VecDeque<String>,
     /// Batches that are not answered yet (2025-03-26, basic, "Batching").
@@ -49,17 +49,53 @@ struct OpenBatch {
 struct MessageHead {
     id: Option<RequestId>,
     method: Option<IgnoredAny>,
+    result: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
 }
 
-impl<R: AsyncRead, W> MessagePipe<R, W> {
+impl MessageHead {
+    /// Whether it is an answer or a notification, which nobody answers.
+    const fn is_unanswered(&self) -> bool {
+        match self.method {
+            Some(_) => self.id.is_none(),
+            None => self.result.is_some() || self.error.is_some(),
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin, W> MessagePipe<R, W> {
     pub fn new(input: R, output: W) -> Self {
-        let lines = FramedRead::new(input, LinesCodec::new_with_max_length(MAX_LINE_BYTES));
         Self {
-            lines,
-            has_failed: false,
+            lines: LineSplitter::new(input, MAX_LINE_BYTES),
+            has_ended: false,
+            revision: None,
             queued: VecDeque::new(),
             batches: Arc::default(),
             output: Arc::new(Mutex::new(Some(output))),
+        }
+    }
+
+    /// The next line; `None` when the pipe has ended.
+    async fn next_line(&mut self) -> Option<PipeLine> {
+        loop {
+            if let Some(line) = self.lines.next_line() {
+                return Some(line);
+            }
+            if self.has_ended {
+                return None;
+            }
+            match self.lines.fill().await {
+                Ok(0) => {
+                    self.has_ended = true;
+                    return self.lines.rest();
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(target: "mcpdeck::gateway", %error, "stdin cannot be read");
+                    self.has_ended = true;
+                    return None;
+                }
+            }
         }
     }
 }
@@ -67,12 +103,11 @@ impl<R: AsyncRead, W> MessagePipe<R, W> {
 impl<R, W: AsyncWrite + Send + Unpin + 'static> MessagePipe<R, W> {
     /// Takes the messages of a batch one after the other; one within it is refused as no message.
     fn open_batch(&mut self, line: &str) {
-        let messages = match batch::read(line.as_bytes()) {
+        let revision = self.revision.as_deref().map(str::as_bytes);
+        let permitted = revision.map_or(Ok(()), batch::permitted_by);
+        let messages = match permitted.and_then(|()| batch::read(line.as_bytes())) {
             Ok(messages) => messages,
-            Err(why) => {
-                let error = ErrorData::invalid_request(why, None);
-                return self.refuse(&ServerJsonRpcMessage::error(error, None));
-            }
+            Err(error) => return self.refuse(&ServerJsonRpcMessage::error(error, None)),
         };
         let ids = messages.iter().filter_map(|message| message.id.clone());
         // What has no usable id is answered alone.
@@ -130,30 +165,50 @@ impl MessagePipe<tokio::io::Stdin, tokio::io::Stdout> {
 /// Reads a line.
 ///
 /// # Errors
-/// What its sender is told, if anything: a notification and what is not JSON get no answer.
+/// What its sender is told, if anything: an answer and a notification get none.
 fn read(line: &str) -> Result<ClientJsonRpcMessage, Option<Box<ServerJsonRpcMessage>>> {
     let line = line.trim_start_matches('\u{feff}');
     let refused = |error: ErrorData| {
-        let head = serde_json::from_str::<MessageHead>(line);
-        let is_notification = head.as_ref().is_ok_and(|it| it.method.is_some() && it.id.is_none());
-        let id = head.ok().and_then(|head| head.id);
-        (!is_notification).then(|| Box::new(ServerJsonRpcMessage::error(error, id)))
+        let id = match serde_json::from_str::<MessageHead>(line) {
+            Ok(head) if head.is_unanswered() => return None,
+            Ok(head) => head.id,
+            Err(_) => found_id(line.as_bytes(), b""),
+        };
+        Some(Box::new(ServerJsonRpcMessage::error(error, id)))
     };
     let sent = SentNumbers::read(line.as_bytes());
     let sent = sent.map_err(|why| refused(ErrorData::invalid_params(why, None)))?;
     let readable = sent.as_ref().map_or(line, |(readable, _)| readable);
     let mut message: ClientJsonRpcMessage = serde_json::from_str(readable).map_err(|error| {
         tracing::debug!(target: "mcpdeck::gateway", %error, "a line is not a message");
-        let value = serde_json::from_str(readable).unwrap_or_default();
-        let why = flaw(&value).map_or_else(|| error.to_string(), str::to_owned);
-        let why = format!("Invalid request: {why}");
-        let invalid = || refused(ErrorData::invalid_request(why, None));
-        error.is_data().then(invalid).flatten()
+        refused(match serde_json::from_str(readable) {
+            Ok(value) => {
+                let why = flaw(&value).map_or_else(|| error.to_string(), str::to_owned);
+                ErrorData::invalid_request(format!("Invalid request: {why}"), None)
+            }
+            Err(error) => ErrorData::parse_error(format!("Parse error: {error}"), None),
+        })
     })?;
     if let (Some((_, numbers)), ClientJsonRpcMessage::Request(_)) = (sent, &message) {
         message.insert_extension(numbers);
     }
     Ok(message)
+}
+
+/// The refusal of a line that is longer than the limit.
+fn too_long(line: &Oversized) -> ServerJsonRpcMessage {
+    let why = format!(
+        "Invalid request: a message of {} bytes, the limit is {MAX_LINE_BYTES}",
+        line.total
+    );
+    tracing::warn!(target: "mcpdeck::gateway", bytes = line.total, "a line is too long");
+    let error = ErrorData::invalid_request(why, None);
+    ServerJsonRpcMessage::error(error, found_id(&line.head, &line.tail))
+}
+
+/// The id of a request that does not parse.
+fn found_id(head: &[u8], tail: &[u8]) -> Option<RequestId> {
+    serde_json::to_value(id_of_request(head, tail)?).and_then(serde_json::from_value).ok()
 }
 
 /// The text to send for a message: an answer within a batch waits for the others.
@@ -200,6 +255,11 @@ where
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        if let ServerJsonRpcMessage::Response(answer) = &message
+            && let ServerResult::InitializeResult(agreed) = &answer.result
+        {
+            self.revision = Some(agreed.protocol_version.to_string());
+        }
         let (output, text) = (Arc::clone(&self.output), sent(&self.batches, &message));
         async move {
             match text? {
@@ -212,32 +272,32 @@ where
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             let line = match self.queued.pop_front() {
-                Some(message) => Some(Ok(message)),
-                None => self.lines.next().await,
-            };
-            match line {
-                Some(Ok(line)) if line.trim().is_empty() => {}
-                Some(Ok(line)) if is_batch(line.as_bytes()) => self.open_batch(&line),
-                Some(Ok(line)) => match read(&line) {
-                    Ok(message) => {
-                        self.let_go(&message);
-                        return Some(message);
+                Some(message) => message,
+                None => match self.next_line().await? {
+                    PipeLine::Whole(range) => {
+                        let line = self.lines.bytes(range);
+                        mended(line).unwrap_or_else(|| String::from_utf8_lossy(line).into_owned())
                     }
-                    Err(Some(refusal)) => self.refuse(&refusal),
-                    Err(None) => {}
+                    PipeLine::Oversized(line) => {
+                        self.refuse(&too_long(&line));
+                        continue;
+                    }
                 },
-                Some(Err(LinesCodecError::Io(error)))
-                    if error.kind() != io::ErrorKind::InvalidData =>
-                {
-                    tracing::debug!(target: "mcpdeck::gateway", %error, "stdin cannot be read");
-                    return None;
+            };
+            if line.trim().is_empty() {
+                continue;
+            }
+            if is_batch(line.as_bytes()) {
+                self.open_batch(&line);
+                continue;
+            }
+            match read(&line) {
+                Ok(message) => {
+                    self.let_go(&message);
+                    return Some(message);
                 }
-                Some(Err(error)) => {
-                    tracing::warn!(target: "mcpdeck::gateway", %error, "a line was skipped");
-                    self.has_failed = true;
-                }
-                None if std::mem::take(&mut self.has_failed) => {}
-                None => return None,
+                Err(Some(refusal)) => self.refuse(&refusal),
+                Err(None) => {}
             }
         }
     }
@@ -251,23 +311,97 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
     use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-    #[tokio::test]
-    async fn messages_are_read_over_what_is_none() {
-        let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
-        let long = format!("\"{}\"", "x".repeat(MAX_LINE_BYTES));
-        let wrong = r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":7}"#;
-        let input = [b"\xff\n", long.as_bytes(), b"\nno JSON\n\r\n", wrong.as_bytes(), b"\r\n"];
-        let input = [input.concat(), ping.as_bytes().to_vec()].concat();
-        let (ours, theirs) = tokio::io::duplex(1 << 10);
+    /// Lets a pipe read these lines; returns the messages handed on, and the answers written.
+    async fn read_all(lines: &[&[u8]]) -> (Vec<ClientJsonRpcMessage>, Vec<Value>) {
+        let input = lines.join(&b'\n');
+        let (ours, theirs) = tokio::io::duplex(1 << 20);
         let mut pipe = MessagePipe::new(&input[..], ours);
-        let message = pipe.receive().await.expect("a message");
-        assert!(matches!(message, ClientJsonRpcMessage::Request(_)), "{message:?}");
-        assert!(pipe.receive().await.is_none());
-        let answer = BufReader::new(theirs).lines().next_line().await;
-        let answer = answer.expect("readable").expect("an answer");
-        assert!(answer.contains(r#""id":"a""#) && answer.contains("-32600"), "{answer}");
+        let mut handed_on = Vec::new();
+        while let Some(message) = pipe.receive().await {
+            handed_on.push(message);
+        }
+        // Every answer that is being written holds the output, and ends it.
+        drop(pipe);
+        let mut answers = BufReader::new(theirs).lines();
+        let mut written = Vec::new();
+        while let Some(answer) = answers.next_line().await.expect("readable") {
+            written.push(serde_json::from_str(&answer).expect("JSON"));
+        }
+        (handed_on, written)
+    }
+
+    fn call(id: &str, text: &str) -> Vec<u8> {
+        let params = format!(r#"{{"name":"a","arguments":{{"text":{text}}}}}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#).into()
+    }
+
+    #[tokio::test]
+    async fn every_request_that_cannot_be_read_is_answered() {
+        let long = format!("\"{}\"", "x".repeat(MAX_LINE_BYTES));
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        let last = format!(r#"{{"method":"ping","params":{{"a":{long}}},"jsonrpc":"2.0","id":5}}"#);
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":6,"result":{{"a":{long}}}}}"#);
+        let notice = format!(r#"{{"jsonrpc":"2.0","method":"a","params":{{"a":{deep}}}}}"#);
+        let (handed_on, answers) = read_all(&[
+            br#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":7}"#,
+            &call("2", &deep),
+            &call("3", "{"),
+            &call("4", &long),
+            last.as_bytes(),
+            b"no JSON",
+            answer.as_bytes(),
+            notice.as_bytes(),
+            br#"{"jsonrpc":"2.0","id":7,"result":7,"error":7}"#,
+            b"\r\n",
+            br#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#,
+        ])
+        .await;
+        let is_ping = |message: &ClientJsonRpcMessage| json!(message)["id"] == 8;
+        assert!(handed_on.last().is_some_and(is_ping), "{handed_on:?}");
+        let told: Vec<_> = answers
+            .iter()
+            .map(|answer| (answer["id"].clone(), answer["error"]["code"].clone()))
+            .collect();
+        let told: Vec<String> = told.iter().map(|(id, code)| format!("{id} {code}")).collect();
+        let due = ["\"a\" -32600", "2 -32700", "3 -32700", "4 -32600", "5 -32600"];
+        assert_eq!(told, [&due[..], &["null -32700", "null -32600"]].concat());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_character_keeps_no_request_from_its_server() {
+        let halved = call("1", r#""cut \ud83d""#);
+        let mut latin = call("2", "\"caf~\"");
+        latin.iter_mut().filter(|byte| **byte == b'~').for_each(|byte| *byte = 0xe9);
+        let (handed_on, answers) = read_all(&[&halved, &latin]).await;
+        let texts: Vec<_> = handed_on
+            .iter()
+            .map(|message| json!(message)["params"]["arguments"]["text"].clone())
+            .collect();
+        assert_eq!(texts, ["cut \u{fffd}", "caf\u{fffd}"]);
+        assert_eq!(answers, [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_refused_once_a_revision_without_batches_was_agreed_on() {
+        for (revision, is_read) in [("2025-03-26", true), ("2025-06-18", false)] {
+            let batch = br#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#;
+            let (ours, theirs) = tokio::io::duplex(1 << 10);
+            let mut pipe = MessagePipe::new(&batch[..], ours);
+            let hello = format!(
+                r#"{{"jsonrpc":"2.0","id":0,"result":{{"protocolVersion":"{revision}","capabilities":{{}},"serverInfo":{{"name":"a","version":"1"}}}}}}"#
+            );
+            pipe.send(serde_json::from_str(&hello).expect("a message")).await.expect("sent");
+            assert_eq!(pipe.receive().await.is_some(), is_read, "{revision}");
+            if !is_read {
+                let mut answers = BufReader::new(theirs).lines();
+                assert!(answers.next_line().await.expect("readable").is_some());
+                let refused = answers.next_line().await.expect("readable").expect("a refusal");
+                assert!(refused.contains("batches ended with"), "{refused}");
+            }
+        }
     }
 
     #[tokio::test]

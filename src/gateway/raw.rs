@@ -22,6 +22,20 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use base::text::json::{WrittenNumbers, WrittenValue, within_range};
+use protocol::repair;
+
+/// A message of a client in which what is no character (bytes that are not UTF-8, half of a pair of
+/// surrogates) is U+FFFD, as it is read from servers; `None` where every character is one.
+pub(crate) fn mended(message: &[u8]) -> Option<String> {
+    let escapes = || memmem::find_iter(message, br"\u");
+    let may_be_half = |at: usize| matches!(message.get(at + 2), Some(b'd' | b'D'));
+    if !escapes().any(may_be_half) && std::str::from_utf8(message).is_ok() {
+        return None;
+    }
+    let (text, what) = repair(message)?;
+    tracing::debug!(target: "mcpdeck::gateway", "a message of a client had {what}");
+    Some(text)
+}
 
 /// The raw result of one request, once its handler has stored it. Passed along in the extensions of
 /// the message or of its HTTP request.
@@ -205,6 +219,20 @@ mod tests {
         let (text, numbers) = read(r#"{"params":{"arguments":{"a":[1e400]}}}"#).expect("one");
         assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
         assert_eq!(numbers.0.iter().collect::<Vec<_>>(), [("/arguments/a/0", "1e400")]);
+    }
+
+    #[test]
+    fn what_is_no_character_is_replaced_and_nothing_else_is_touched() {
+        for sound in [r#"{"a":"\ud83d\ude00 \\ud83d é \u00e9"}"#, "{}"] {
+            assert_eq!(mended(sound.as_bytes()), None, "{sound}");
+        }
+        for (sent, read) in [
+            (&br#""cut \ud83d""#[..], r#""cut \ufffd""#),
+            (br#""\uDE00\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#),
+            (b"\"caf\xe9\"", "\"caf\u{fffd}\""),
+        ] {
+            assert_eq!(mended(sent).as_deref(), Some(read));
+        }
     }
 
     #[test]

@@ -19,5 +19,6 @@ pub use session::{
 };
 #[cfg(feature = "http")]
 pub use transport::events::{ResponseLines, SseEvent, SseEvents};
+pub use transport::pipe::{LineSplitter, Oversized, PipeLine};
 #[cfg(feature = "http")]
 pub use transport::remote::{client_builder, is_passing, provide_tls, unreachable_reason};

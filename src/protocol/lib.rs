@@ -43,6 +43,7 @@ pub use era::{
 };
 pub use id::{ApprovalId, CallId, RequestId};
 pub use json::ParseBudget;
+pub use message::{find_id, find_last_id, repair, tokens};
 pub use notice::{Answer, InputPlace, Notice, NoticeKind, Progress, RequestKind};
 pub use payload::{Cut, Payload};
 pub use pending::{ByteCount, CallerMeta, Claim, HeldClock, PendingRequest};
