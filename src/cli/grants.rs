@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use url::Url;
 
 use super::args::Common;
 use super::output::{CommandResult, ExitStatus};
@@ -59,7 +60,8 @@ pub struct AddArgs {
     /// The caller's profile.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
     pub profile: String,
-    /// The scope, for example mcp:tools.call; may be given several times [default: all].
+    /// The scope, for example mcp:resources.read; may be given several times [default: those of
+    /// tools with --tools, otherwise all].
     #[arg(long, value_name = "SCOPE", value_parser = parse_scope)]
     pub scope: Vec<AccessScope>,
     /// Only these tools, a glob over server.tool (or server/tool, server:tool); may be given several
@@ -79,12 +81,40 @@ pub struct AddArgs {
 
 fn parse_origin(text: &str) -> Result<String, String> {
     match Origin::parse(text) {
-        Some(origin) if !origin.is_person() => Ok(text.to_owned()),
-        Some(_) => Err("you need no grant".to_owned()),
+        Some(origin) if origin.is_person() => Err("you need no grant".to_owned()),
+        Some(origin) => match (&origin, origin.parts().1) {
+            (_, Some("*")) => Ok(text.to_owned()),
+            (Origin::Browser(page), _) => {
+                parse_web_origin(page).map(|page| format!("browser:{page}"))
+            }
+            (_, Some(id)) if id.contains(['*', '?', '[', '{']) => {
+                Err(format!("`{id}` stands for no other callers; {}:* is all", origin.parts().0))
+            }
+            _ => Ok(text.to_owned()),
+        },
         None => {
             Err("write gateway:TOKEN, browser:https://ORIGIN, chat:SESSION or app:SERVER"
                 .to_owned())
         }
+    }
+}
+
+/// Reads the origin of pages (a scheme, a host, and a port where it is not the usual one), in the
+/// spelling that browsers send. `null`, which pages without an origin send, names nobody.
+pub(super) fn parse_web_origin(text: &str) -> Result<String, String> {
+    let is_origin = |url: &Url| {
+        url.host_str().is_some_and(|host| !host.is_empty() && !host.contains('*'))
+            && text.matches('/').count() == 2
+            && !text.contains(['@', '?', '#', '\\'])
+    };
+    match Url::parse(text) {
+        Ok(url) if is_origin(&url) && url.origin().is_tuple() => {
+            Ok(url.origin().ascii_serialization())
+        }
+        Ok(url) if is_origin(&url) => Ok(text.to_owned()),
+        _ => Err("write an origin as browsers send it, such as https://app.example; no pattern, \
+                  no path, not null"
+            .to_owned()),
     }
 }
 
@@ -148,10 +178,12 @@ fn wanted(add: &AddArgs, now: Timestamp) -> NewGrant {
         None if add.deny => GrantKind::Deny,
         None => GrantKind::Always,
     };
+    let is_of_tools = add.scope.is_empty() && !add.tools.is_empty() && !add.deny;
+    let scopes = if is_of_tools { AccessScope::OF_TOOLS } else { &*add.scope };
     NewGrant {
         origin: add.origin.clone(),
         profile: add.profile.clone(),
-        scopes: add.scope.iter().copied().collect::<BTreeSet<_>>(),
+        scopes: scopes.iter().copied().collect::<BTreeSet<_>>(),
         allowed_tools: add.tools.clone(),
         kind,
     }
@@ -183,7 +215,9 @@ fn line(grant: &Grant, now: Timestamp) -> String {
     let all = |empty: &str, words: Vec<String>| {
         if words.is_empty() { empty.to_owned() } else { words.join(" ") }
     };
-    let scopes = all("every scope", grant.scopes.iter().map(ToString::to_string).collect());
+    let is_of_tools = !grant.allowed_tools.is_empty();
+    let every = if is_of_tools { "the scopes of tools" } else { "every scope" };
+    let scopes = all(every, grant.scopes.iter().map(ToString::to_string).collect());
     let tools = all("all tools", grant.allowed_tools.clone());
     let how = match &grant.effect {
         GrantKind::Once { until: Some(until), .. } => {
@@ -199,4 +233,64 @@ fn line(grant: &Grant, now: Timestamp) -> String {
     let text =
         format!("{}  {} ({})  {how}  {scopes}  {tools}", grant.id, grant.origin, grant.profile);
     format!("{}\n", SafeText::line(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_for_one_caller_or_for_all_of_a_kind() {
+        for origin in
+            ["gateway:ci", "gateway:*", "browser:*", "browser:https://app.example", "app:files"]
+        {
+            assert_eq!(parse_origin(origin).as_deref(), Ok(origin));
+        }
+        for wrong in [
+            "gateway:user/*",
+            "gateway:a?",
+            "chat:[ab]",
+            "app:{a,b}",
+            "browser:http://x/path",
+            "browser:https://*.example",
+            "browser:null",
+            "gateway:owner",
+            "cli",
+            "gateway:",
+            "x:y",
+        ] {
+            assert!(parse_origin(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_origin_that_no_browser_sends_is_refused() {
+        for origin in [
+            "https://app.example",
+            "http://localhost:3000",
+            "http://[::1]:1",
+            "chrome-extension://abcdefgh",
+        ] {
+            assert_eq!(parse_web_origin(origin).as_deref(), Ok(origin));
+        }
+        let written = parse_web_origin("https://App.example:443");
+        assert_eq!(written.as_deref(), Ok("https://app.example"), "as browsers send it");
+        for wrong in [
+            "*",
+            "null",
+            "",
+            "app.example",
+            "localhost:3000",
+            "https://*.c.example",
+            "https://",
+            "https://a.example/",
+            "https://a.example/path",
+            "https://a@b.example",
+            "https:a.example",
+            "https://a.example?q",
+            "file:///a",
+        ] {
+            assert!(parse_web_origin(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -8,10 +8,11 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueHint};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
 use super::args::{Common, OneServer};
 use super::output::{CommandResult, ExitStatus, problems};
-use super::{deck, load, output, signals};
+use super::{deck, grants, load, output, signals};
 use crate::telemetry::Telemetry;
 #[cfg(feature = "tui")]
 use ::deck::{Alongside, DeckBuilder};
@@ -20,6 +21,7 @@ use ::deck::{Clients, Deck, DeckEvent, Operated, PolicyKeeper, TrustGate, TrustS
 use ::deck::{Listening, Local};
 use base::human::parse_duration;
 use base::notices::NoticeReader;
+use base::text::quoted;
 use base::{Clock, SafeText, Secret, Timestamp};
 use config::Environment;
 use gateway::{
@@ -50,10 +52,10 @@ pub struct ServeArgs {
     #[arg(long, conflicts_with = "stdio")]
     stdio_control: bool,
     /// Another value of the Host header to accept, with its port.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host)]
     allow_host: Vec<String>,
     /// An origin whose pages may call, for example `https://app.example`.
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = grants::parse_web_origin)]
     allow_origin: Vec<String>,
     /// Send traces of calls to the OpenTelemetry collector (OTLP over HTTP) at this address, for example
     /// <http://127.0.0.1:4318>; without a value, at that of `OTEL_EXPORTER_OTLP_ENDPOINT`.
@@ -250,6 +252,20 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
     runtime.shutdown_background();
     let served = deck::ended(done)?.unwrap_or(Ok(()));
     served.map(|()| ExitStatus::Ok).map_err(|message| output::refuse(&SafeText::line(&message)))
+}
+
+/// Reads a value of the Host header: `HOST` or `HOST:PORT`.
+fn parse_host(text: &str) -> Result<String, String> {
+    let is_host = |url: &Url| {
+        let name = url.host_str().unwrap_or_default();
+        text.get(..name.len()).is_some_and(|host| host.eq_ignore_ascii_case(name))
+            && !name.contains('*')
+            && text[name.len()..].chars().all(|c| c == ':' || c.is_ascii_digit())
+    };
+    match Url::parse(&format!("http://{text}/")) {
+        Ok(url) if is_host(&url) => Ok(text.to_owned()),
+        _ => Err("write HOST:PORT, as the Host header has it; no pattern, no address".to_owned()),
+    }
 }
 
 /// Waits until every server has started or failed and the policy warnings differ from `before`;
@@ -513,7 +529,7 @@ pub fn token(args: &TokenArgs) -> CommandResult {
             let scopes = if scope.is_empty() { DEFAULT_SCOPES.to_vec() } else { scope.clone() };
             let made = store.create(profile, scopes, *expires, Clock::system().now());
             let (token, record) = made.map_err(refused)?;
-            let (id, profile) = (&record.id, SafeText::line(profile));
+            let (id, profile) = (&record.id, SafeText::line(&quoted(profile)));
             output::complain(&format!(
                 "token {id}: it is shown only here; permit tools with `mcpdeck grants add \
                  --origin gateway:{id} --profile {profile} --always --tools SERVER.GLOB`"
@@ -548,4 +564,20 @@ pub fn token(args: &TokenArgs) -> CommandResult {
         }
     };
     Ok(output::print(&text, ExitStatus::Ok))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_no_client_sends_is_refused() {
+        for host in ["gate.example:443", "Gate.example", "[::1]:1", "127.0.0.1:7420"] {
+            assert_eq!(parse_host(host).as_deref(), Ok(host));
+        }
+        for wrong in ["*", "*.y.example", "", "http://x:1", "x:1/", "a@x:1", "x:port", "x y", ":1"]
+        {
+            assert!(parse_host(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -91,7 +91,7 @@ impl Interest {
             let message = format!("more than {MAX_SUBSCRIPTIONS} subscriptions");
             return Err(ErrorData::invalid_request(message, None));
         }
-        let refused = |error| Outside::about(&error, uri, client);
+        let refused = |error| Outside::about(&error, TargetKind::Resource, uri, client);
         let host = gateway.host.clone();
         let (server, original) = gateway.locate(client, uri).unzip();
         let original = original.as_deref().unwrap_or(uri);

@@ -300,7 +300,8 @@ impl Face {
         (state, given): (Option<String>, Option<InputResponses>),
     ) -> Result<(), ErrorData> {
         let is_cacheable = operation.kind == TargetKind::Resource;
-        let is_tool = operation.kind == TargetKind::Tool;
+        let kind = operation.kind;
+        let is_tool = kind == TargetKind::Tool;
         let (progress, mut progressed) = mpsc::channel(PROGRESS_CAPACITY);
         let level = match context.meta.log_level() {
             Some(level) if is_modern(context) => {
@@ -343,7 +344,7 @@ impl Face {
                     }
                 }
                 outcome = &mut call.outcome => {
-                    let result = settled(outcome, is_tool, &call.target, client)?;
+                    let result = settled(outcome, kind, &call.target, client)?;
                     reply(context, result, is_cacheable);
                     return Ok(());
                 }
@@ -757,7 +758,7 @@ fn is_unknown(error: &Error) -> bool {
 /// could not be asked.
 fn no_such(what: &str, uri: &str, failed: Option<&Error>, client: &Client) -> ErrorData {
     match failed {
-        Some(error) => Outside::about(error, uri, client).into(),
+        Some(error) => Outside::about(error, TargetKind::Resource, uri, client).into(),
         None => {
             ErrorData::invalid_params(format!("there is no such {what}"), Some(json!({"uri": uri})))
         }

@@ -199,8 +199,9 @@ async fn done(
 ) -> Result<Json<WrittenValue>, Outside> {
     // When the caller disconnects, this future is dropped, which cancels the operation.
     let _hung_up = options.cancel.clone().drop_guard();
+    let kind = operation.kind;
     let outcome = gateway.perform(client, operation, options).await;
-    let outcome = outcome.map_err(|error| Outside::about(&error, asked, client))?;
+    let outcome = outcome.map_err(|error| Outside::about(&error, kind, asked, client))?;
     Ok(Json(with_provenance(outcome)))
 }
 

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::tokens::Client;
 use base::text::json::WrittenValue;
+use base::text::quoted;
 use config::error::{Denial, Error, ErrorCode};
-use host::{AccessScope, CallOutcome, OutsideCode, OutsideError};
+use host::{AccessScope, CallOutcome, OutsideCode, OutsideError, TargetKind};
 
 /// Member of `_meta` of a tool's result that says in terms for programs why the gateway made it: the
 /// code, how long to wait, and the server.
@@ -96,8 +97,19 @@ impl Outside {
 
     /// An error about what the client calls `asked`, using that name. Hidden and nonexistent items
     /// yield the same error.
-    pub fn about(error: &Error, asked: &str, client: &Client) -> Self {
+    pub fn about(error: &Error, kind: TargetKind, asked: &str, client: &Client) -> Self {
         let mut out = Self::from(error);
+        let command = || {
+            let what = match kind {
+                TargetKind::Tool => "--tools SERVER.GLOB".to_owned(),
+                TargetKind::Prompt => format!("--scope {}", AccessScope::PromptsGet),
+                TargetKind::Resource => format!("--scope {}", AccessScope::ResourcesRead),
+                TargetKind::Server => format!("--scope {}", AccessScope::ServerConnect),
+            };
+            let (origin, profile) = (client.origin().to_string(), quoted(&client.profile));
+            let to = format!("--origin {} --profile {profile}", quoted(&origin));
+            format!("`mcpdeck grants add {to} {what} --always`")
+        };
         match error.denial {
             _ if out.error.code == OutsideCode::ToolNotFound => return Self::absent(asked),
             Some(Denial::Tool) => {
@@ -106,11 +118,13 @@ impl Outside {
             }
             Some(Denial::NotGranted) => {
                 out.error.message = format!(
-                    "nothing was granted to this token; the operator grants with `mcpdeck grants \
-                     add --origin {} --profile {} --tools SERVER.GLOB --always`",
-                    client.origin(),
-                    client.profile
+                    "nothing was granted to this token; the operator grants with {}",
+                    command()
                 );
+            }
+            Some(Denial::Scope) => {
+                out.error.message =
+                    format!("{}; the operator grants it with {}", error.message, command());
             }
             _ => {}
         }
@@ -228,15 +242,18 @@ impl From<&Error> for Outside {
 /// What the client is told instead of a result.
 pub(crate) fn settled(
     outcome: Result<CallOutcome, Error>,
-    is_tool: bool,
+    kind: TargetKind,
     target: &str,
     client: &Client,
 ) -> Result<WrittenValue, ErrorData> {
     match outcome {
         Ok(outcome) => Ok(outcome.result.into_written()),
         Err(error) => {
-            let outside = Outside::about(&error, target, client);
-            if is_tool { outside.into_tool_result().map(Into::into) } else { Err(outside.into()) }
+            let outside = Outside::about(&error, kind, target, client);
+            match kind {
+                TargetKind::Tool => outside.into_tool_result().map(Into::into),
+                _ => Err(outside.into()),
+            }
         }
     }
 }

@@ -101,7 +101,7 @@ pub(crate) async fn tools(
             gateway.host.check(&client.principal(), PolicyAction::List, &tool.server, what);
         let refused = decided.err().filter(|error| error.code == ErrorCode::PermissionDenied);
         if let Some(refused) = refused {
-            return Err(Outside::about(&refused, &tool.name, &client));
+            return Err(Outside::about(&refused, TargetKind::Tool, &tool.name, &client));
         }
     }
     Ok(Json(list_of("tools", tools)))
@@ -193,7 +193,7 @@ pub(crate) async fn restart(
     client.allows(AccessScope::ServerConnect)?;
     let server = ServerName::new(&body(request)?.server);
     let outside = |error: &config::error::Error| {
-        let outside = Outside::about(error, server.as_str(), &client);
+        let outside = Outside::about(error, TargetKind::Server, server.as_str(), &client);
         let is_absent = matches!(error.code, ErrorCode::ToolNotFound | ErrorCode::Configuration);
         if is_absent { Outside::no_server(server.as_str()) } else { outside }
     };
@@ -328,7 +328,7 @@ pub(crate) async fn call(
     } else {
         gateway.perform(&client, operation, options).await
     };
-    let outcome = outcome.map_err(|error| Outside::about(&error, name, &client))?;
+    let outcome = outcome.map_err(|error| Outside::about(&error, kind, name, &client))?;
     Ok(Json(answered(outcome)))
 }
 

@@ -314,7 +314,7 @@ impl Gateway {
             None => meant(view.servers.keys(), name),
         };
         let found = match self.host.check(&principal, action, &server, (kind, &original)) {
-            Err(error) => Err((None, Outside::about(&error, name, client))),
+            Err(error) => Err((None, Outside::about(&error, kind, name, client))),
             Ok(_) if entry.is_some() => Ok((server, Arc::clone(&original))),
             Ok(_) => Err(self.missing(view.servers.get(&server), name)),
         };

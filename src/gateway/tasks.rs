@@ -21,6 +21,7 @@ use super::tokens::Client;
 use base::text::SafeText;
 use base::text::json::{WrittenValue, weigh};
 use base::{Clock, Timestamp};
+use host::TargetKind;
 use protocol::RequestKind;
 
 /// How long a call may take before it becomes a task: most are quicker, and need one answer only.
@@ -348,13 +349,12 @@ impl ClientTasks {
 
 /// A task that ended with a result.
 struct EndedTask {
-    at: Timestamp,
     client: Arc<str>,
+    at: Timestamp,
     bytes: usize,
     id: String,
 }
 
-/// A call that is to go on as a task.
 /// The tasks that have to go until the others take no more than so many bytes: of `ended`, oldest
 /// first, those of the client that takes most.
 fn surplus(mut ended: Vec<EndedTask>, max_bytes: usize) -> Vec<String> {
@@ -374,6 +374,7 @@ fn surplus(mut ended: Vec<EndedTask>, max_bytes: usize) -> Vec<String> {
     gone
 }
 
+/// A call that is to go on as a task.
 pub(super) struct LongCall {
     pub call: Parked,
     pub client: Client,
@@ -437,7 +438,7 @@ async fn drive(
                 task.change(at, |state| state.message = message.or(Some(counted))).await;
             }
             outcome = &mut call.outcome => {
-                let stage = match settled(outcome, true, &call.target, &client) {
+                let stage = match settled(outcome, TargetKind::Tool, &call.target, &client) {
                     Ok(result) => {
                         let bytes = weigh(&result);
                         Stage::Completed(result, bytes)

@@ -50,7 +50,7 @@ pub struct NewGrant {
     pub origin: String,
     /// The profile.
     pub profile: String,
-    /// The scopes; all when empty.
+    /// The scopes; when empty [`AccessScope::OF_TOOLS`] where tools are named, otherwise all.
     pub scopes: BTreeSet<AccessScope>,
     /// The tools, [`NamePatterns`] (`server.tool`); all when empty.
     pub allowed_tools: Vec<String>,
@@ -68,7 +68,7 @@ pub struct Grant {
     pub origin: String,
     /// The profile.
     pub profile: String,
-    /// The scopes; all when empty.
+    /// The scopes; when empty [`AccessScope::OF_TOOLS`] where tools are named, otherwise all.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub scopes: BTreeSet<AccessScope>,
     /// The tools; all when empty.
@@ -109,6 +109,16 @@ impl Grant {
             GrantKind::Deny => "DENY",
         };
         format!("grant {} ({word})", self.id)
+    }
+
+    /// Whether it holds for one of these scopes. A list of tools permits nothing that is no tool; the
+    /// denial of a list that cannot be read denies everything.
+    fn holds_for(&self, scopes: &[AccessScope]) -> bool {
+        let is_of_tools = !self.allowed_tools.is_empty() && self.effect != GrantKind::Deny;
+        scopes.iter().any(|scope| match self.scopes.is_empty() {
+            true => !is_of_tools || AccessScope::OF_TOOLS.contains(scope),
+            false => self.scopes.contains(scope),
+        })
     }
 
     /// Whether the current definitions are those it was given for.
@@ -321,8 +331,7 @@ impl CompiledGrant {
     ) -> GrantWord {
         let grant = &self.grant;
         let is_tool = target.kind == TargetKind::Tool;
-        let scoped =
-            grant.scopes.is_empty() || scopes.iter().any(|scope| grant.scopes.contains(scope));
+        let scoped = grant.holds_for(scopes);
         match &grant.effect {
             // A `DENY` of certain tools does not affect prompts, resources and servers.
             GrantKind::Deny if !is_tool && !self.all_tools => return GrantWord::Nothing,
@@ -350,5 +359,51 @@ impl CompiledGrant {
             return GrantWord::Stale(Arc::clone(&self.rule));
         }
         GrantWord::Granted(Arc::clone(&self.rule))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Origin;
+    use crate::policy::PolicyAction;
+
+    #[test]
+    fn a_list_of_tools_permits_nothing_that_is_no_tool() {
+        const NOW: Timestamp = Timestamp(0);
+        let caller = Principal::new(Origin::Gateway("a".into()));
+        let word = |scopes: &[AccessScope], tools: &[&str], (action, target)| {
+            let grant = Grant {
+                id: GrantId(1),
+                origin: "gateway:a".to_owned(),
+                profile: (*caller.profile).to_owned(),
+                scopes: scopes.iter().copied().collect(),
+                allowed_tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+                effect: GrantKind::Once { until: None, session: None },
+                given: NOW,
+                covers: BTreeMap::new(),
+            };
+            let (action, target): (PolicyAction, PolicyTarget<'_>) = (action, target);
+            let full = format!("s.{}", target.name);
+            let of = (&target, &*full);
+            Grants::new(vec![grant]).standing(&caller, action.scopes(target.kind), of, true, NOW)
+        };
+        let granted = |scopes: &[AccessScope], tools: &[&str]| {
+            let asked = [
+                (PolicyAction::List, PolicyTarget::tool("s", "t")),
+                (PolicyAction::Call, PolicyTarget::tool("s", "t")),
+                (PolicyAction::List, PolicyTarget::server("s")),
+                (PolicyAction::Connect, PolicyTarget::server("s")),
+                (PolicyAction::Read, PolicyTarget::resource("s", "info://b")),
+                (PolicyAction::Subscribe, PolicyTarget::resource("s", "info://b")),
+                (PolicyAction::List, PolicyTarget::prompt("s", "p")),
+                (PolicyAction::Prompt, PolicyTarget::prompt("s", "p")),
+            ];
+            asked.map(|of| u8::from(matches!(word(scopes, tools, of), GrantWord::Granted(_))))
+        };
+        assert_eq!(granted(&[], &["s.t"]), [1, 1, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(granted(&[], &[]), [1; 8]);
+        let read = [AccessScope::ToolsCall, AccessScope::ResourcesRead];
+        assert_eq!(granted(&read, &["s.t"]), [1, 1, 1, 0, 1, 1, 0, 0]);
     }
 }

@@ -142,6 +142,8 @@ pub enum AccessScope {
 impl AccessScope {
     /// All scopes.
     pub const ALL: &[Self] = Self::VARIANTS;
+    /// What a list of tools permits where no scope is named.
+    pub const OF_TOOLS: &[Self] = &[Self::ToolsList, Self::ToolsCall];
 
     /// The spelling.
     pub fn as_str(self) -> &'static str {
