@@ -43,14 +43,14 @@ pub(crate) async fn events(
         }
         program = ProgramName::parse(&value).map_err(unprocessable)?;
     }
-    let (cut, stop) = (client.cut.clone(), gateway.streams.clone());
+    let stop = gateway.streams.clone();
     let (sender, mut inbox) = mpsc::channel(EVENTS_CAPACITY);
     let following = AbortOnDropHandle::new(tokio::spawn(follow(gateway, client, program, sender)));
     let events = futures::stream::poll_fn(move |context| {
         let _ = &following;
         inbox.poll_recv(context)
     });
-    let events = events.take_until(cut.cancelled_owned()).take_until(stop.cancelled_owned());
+    let events = events.take_until(stop.cancelled_owned());
     Ok(sse(events.map(|(kind, data): (&'static str, Value)| {
         Ok(Event::default().event(kind).data(data.to_string()))
     })))

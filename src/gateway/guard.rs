@@ -22,6 +22,7 @@ use super::sign_in::{BOUND_TO_KEY, METADATA_PATH, SignInRefusal};
 use super::state::Gateway;
 use super::tokens::Client;
 use base::Timestamp;
+use base::secret::percent_decoded;
 use host::{AccessScope, OutsideCode, PolicyAction};
 
 const SESSION: &str = "mcp-session-id";
@@ -144,6 +145,7 @@ async fn admit<F: Future<Output = Response>>(
     }
     let is_mcp = is_mcp(path);
     if let Some(profile) = path.strip_prefix("/mcp/p/") {
+        let profile = percent_decoded(profile);
         let is_own = client.profiles.iter().any(|own| **own == *profile);
         if !is_own && !client.is_owner {
             let message = "the token belongs to another profile";
@@ -183,11 +185,10 @@ async fn admit<F: Future<Output = Response>>(
         }
     }
     request.extensions_mut().insert(client.clone());
-    let response = next(request).await;
+    let mut response = until_cut(next(request).await, &client, gateway.host.clock().now());
     if !is_mcp {
         return if is_signed_in { gateway.demand_scope(response, &[]) } else { response };
     }
-    let mut response = until_cut(response, &client, gateway.host.clock().now());
     if is_delete && response.status() == StatusCode::ACCEPTED {
         // The status that the official Python client expects for an ended session.
         *response.status_mut() = StatusCode::NO_CONTENT;

@@ -702,6 +702,81 @@ fn a_token_sees_and_calls_what_it_was_granted_and_nothing_else() {
 }
 
 #[test]
+fn a_grant_of_tools_opens_no_resource_and_no_prompt() {
+    let service = Service::start();
+    let reader = service.client("reader");
+    let read = || reader.send("POST", "/resources/read", &json!({"uri": "vendor://a"}));
+    let refused = read();
+    let how = "--profile reader --scope mcp:resources.read --always`";
+    assert!(refused.json()["error"]["message"].as_str().unwrap().contains(how), "{refused:?}");
+    let granted = reader.grant(&["--for", "10m", "--tools", "vendor.*"]);
+    reader.until(&reader_tools(&service));
+    let refused = read();
+    assert_eq!(refused.status, 403, "{refused:?}");
+    let error = &refused.json()["error"];
+    assert_eq!(error["code"], "ERR_SCOPE_REQUIRED");
+    assert!(error["message"].as_str().unwrap().contains(how), "{error}");
+    let listed = service.verb(&["grants", "list"]);
+    assert!(listed.contains("mcp:tools.list mcp:tools.call"), "{granted}: {listed}");
+    reader.grant(&["--for", "10m", "--scope", "mcp:resources.read"]);
+    while read().status != 200 {
+        std::thread::park_timeout(POLL);
+    }
+}
+
+/// The tools of the server `vendor`.
+fn reader_tools(service: &Service) -> Result<Vec<String>, String> {
+    let seen = service.get("/tools").json();
+    let all = seen["tools"].as_array().unwrap().iter();
+    let all = all.map(|tool| tool["name"].as_str().unwrap().to_owned());
+    Ok(all.filter(|name| name.starts_with("vendor")).collect())
+}
+
+#[test]
+fn a_profile_of_any_name_has_a_path() {
+    let name = "Ünsere Leute";
+    let policy = json!({"profiles": {name: {"allow": ["greeter.*"]}}});
+    let service = Service::under(&policy);
+    let client = service.client(name);
+    let auth = format!("Bearer {}", client.token);
+    let headers = [
+        ("Authorization", auth.as_str()),
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+    ];
+    let open = |path: &str| service.send("POST", path, &headers, &initialize().to_string()).status;
+    assert_eq!(open("/mcp/p/%C3%9Cnsere%20Leute"), 200);
+    assert_eq!(open("/mcp/p/%C3%9Cnsere"), 403);
+}
+
+#[test]
+fn what_is_no_character_is_replaced_over_mcp_and_rest() {
+    let service = Service::start();
+    let auth = service.auth();
+    let headers = [("Authorization", auth.as_str()), ("Content-Type", "application/json")];
+    let body = r#"{"arguments": {"name": "cut \ud83d"}}"#;
+    let called = service.send("POST", "/tools/greeter__greet/call", &headers, body);
+    assert_eq!(called.json()["content"][0]["text"], "Hello cut \u{fffd}!", "{called:?}");
+    let session = service.session(&service.token);
+    let session = [
+        headers[0],
+        headers[1],
+        ("Accept", "application/json, text/event-stream"),
+        ("Mcp-Session-Id", session.as_str()),
+    ];
+    let call = |id: u32, name: &str| {
+        let params = format!(r#"{{"name":"greeter__greet","arguments":{{"name":{name}}}}}"#);
+        let body =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+        service.send("POST", "/mcp", &session, &body).message()
+    };
+    let called = call(1, r#""cut \ud83d""#);
+    assert_eq!(called["result"]["content"][0]["text"], "Hello cut \u{fffd}!", "{called}");
+    let deep = call(2, &format!("{}{}", "[".repeat(200), "]".repeat(200)));
+    assert_eq!((&deep["id"], &deep["error"]["code"]), (&json!(2), &json!(-32700)), "{deep}");
+}
+
+#[test]
 fn a_tool_has_one_name_in_every_spelling_in_rules_grants_and_paths() {
     for spelled in ["greeter.greet", "greeter/greet", "greeter:gr*", "greeter__greet"] {
         let service = Service::under(&json!({"profiles": {"listed": {"allow": [spelled]}}}));

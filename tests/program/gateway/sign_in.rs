@@ -363,6 +363,23 @@ fn tokens_of_others_and_forged_ones_are_refused_and_keys_rotate() {
 }
 
 #[test]
+fn events_end_with_the_token_of_their_caller() {
+    let signer = Signer::new("one");
+    let issuer = Issuer::start(&[&signer]);
+    let service = issuer.service(&json!({}), &[]);
+    let end = issuer.claims("alice", &json!({}))["iat"].as_u64().unwrap() + 5;
+    let token = signer.token(&issuer.claims("alice", &json!({"exp": end})));
+    let at = service.url.strip_prefix("http://").unwrap().to_owned();
+    let mut stream = TcpStream::connect(&at).unwrap();
+    let head = format!("GET /events HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {token}");
+    stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.ends_with("\r\n0\r\n\r\n"), "it ends as it should: {answer}");
+}
+
+#[test]
 fn what_a_token_lacks_a_scope_for_is_demanded_by_http() {
     let one = Signer::new("one");
     let issuer = Issuer::start(&[&one]);
