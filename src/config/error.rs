@@ -197,6 +197,8 @@ pub struct ErrorBody {
 pub enum Denial {
     /// No access to the target at all.
     NotGranted,
+    /// The policy has no profile of the name that the caller acts under.
+    NoProfile,
     /// A required scope is missing.
     Scope,
     /// The tool is not permitted.

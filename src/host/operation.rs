@@ -613,8 +613,10 @@ impl Operation {
     fn refused(&self, error: &Error) {
         let Some(admission) = &self.admission else { return };
         // A denial is recorded where it is decided, by its rule.
-        let is_decision =
-            |denial: &Denial| matches!(denial, Denial::NotGranted | Denial::Scope | Denial::Tool);
+        let is_decision = |denial: &Denial| {
+            use Denial::{NoProfile, NotGranted, Scope, Tool};
+            matches!(denial, NotGranted | NoProfile | Scope | Tool)
+        };
         if error.denial.as_ref().is_some_and(is_decision) {
             return;
         }

@@ -274,9 +274,10 @@ impl Decision {
     /// a rule, a review or a `DENY` get the same error as missing ones.
     pub fn refusal(&self, asked: &str, kind: TargetKind) -> Error {
         let (message, denial) = match self.reason {
-            Reason::NotGranted | Reason::Closed | Reason::NoProfile => {
+            Reason::NotGranted | Reason::Closed => {
                 ("nothing was granted".to_owned(), Denial::NotGranted)
             }
+            Reason::NoProfile => (self.words(), Denial::NoProfile),
             Reason::Scope(scope) => (format!("the scope `{scope}` was not granted"), Denial::Scope),
             Reason::OtherTools | Reason::Changed | Reason::Unseen => {
                 (format!("`{asked}` is not among the tools that were granted"), Denial::Tool)
