@@ -26,7 +26,7 @@ fn a_setting_without_effect_is_told_where_its_server_is_used() {
     let mut file: serde_json::Value = serde_json::from_slice(&file).expect("JSON");
     let servers = file["servers"].as_object_mut().expect("servers");
     servers["calc"]["limts"] = json!({"memory": "1GB"});
-    servers["marker"]["idleStop"] = json!("5m");
+    servers["marker"]["idleStop"] = json!(300);
     file["polisy"] = json!({});
     bench.write("odd.json", &file.to_string());
     let told = |args: &[&str]| {
