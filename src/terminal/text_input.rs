@@ -20,11 +20,32 @@ pub fn text_area(text: &str) -> TextArea<'static> {
 /// Edits like line editors: the keys of the text area, `ctrl-u` to the start of the line, and
 /// `alt-z` to undo.
 pub fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
+    let is_control = key.modifiers == KeyModifiers::CONTROL;
     match key.code {
+        KeyCode::Left if key.modifiers.is_empty() => step(area, key, -1),
+        KeyCode::Right if key.modifiers.is_empty() => step(area, key, 1),
+        KeyCode::Char('b') if is_control => step(area, key, -1),
+        KeyCode::Char('f') if is_control => step(area, key, 1),
         KeyCode::Char('z') if key.modifiers == KeyModifiers::ALT => area.undo(),
         // The same byte as `ctrl-_`.
-        KeyCode::Char('7') if key.modifiers == KeyModifiers::CONTROL => area.undo(),
-        KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => area.delete_line_by_head(),
+        KeyCode::Char('7') if is_control => area.undo(),
+        KeyCode::Char('u') if is_control => area.delete_line_by_head(),
+        _ => area.input(Input::from(key)),
+    }
+}
+
+/// Moves the cursor by one character within its line. The text area itself counts cells, and would
+/// stay in front of or behind characters that take none.
+fn step(area: &mut TextArea<'static>, key: KeyEvent, by: isize) -> bool {
+    let cursor = area.cursor();
+    let end = area.lines()[cursor.0].chars().count();
+    let column = cursor.1.checked_add_signed(by).filter(|column| *column <= end);
+    let place = column.map(|column| (u16::try_from(cursor.0), u16::try_from(column)));
+    match place {
+        Some((Ok(row), Ok(column))) if !area.is_selecting() => {
+            area.move_cursor(CursorMove::Jump(row, column));
+            false
+        }
         _ => area.input(Input::from(key)),
     }
 }
@@ -242,6 +263,61 @@ mod tests {
         assert_eq!(input.text(), "a two ");
     }
 
+    #[test]
+    fn the_cursor_goes_over_characters_that_take_no_cell() {
+        let mut input = TextInput::new("\u{200b}a\u{301}\u{200b}");
+        for (code, columns) in [(KeyCode::Left, [3, 2, 1, 0, 0]), (KeyCode::Right, [1, 2, 3, 4, 4])]
+        {
+            for column in columns {
+                input.key(KeyEvent::new(code, KeyModifiers::NONE));
+                assert_eq!(input.area.cursor().1, column, "{code:?}");
+            }
+        }
+        let back = KeyEvent::new(KeyCode::Char('b'), KeyModifiers::CONTROL);
+        input.key(back);
+        assert_eq!(input.area.cursor().1, 3);
+    }
+
+    /// A line and its cursor as anybody would write them.
+    #[derive(Clone, Debug, PartialEq)]
+    struct PlainLine {
+        chars: Vec<char>,
+        cursor: usize,
+    }
+
+    impl PlainLine {
+        fn from_input(input: &TextInput) -> Self {
+            let chars: Vec<char> = input.text().chars().collect();
+            Self { chars, cursor: input.area.cursor().1 }
+        }
+
+        /// What the key does; not for the one that deletes a word.
+        fn press(&mut self, code: KeyCode) {
+            let end = self.chars.len();
+            match code {
+                KeyCode::Left => self.cursor = self.cursor.saturating_sub(1),
+                KeyCode::Right => self.cursor = (self.cursor + 1).min(end),
+                KeyCode::Home => self.cursor = 0,
+                KeyCode::End => self.cursor = end,
+                KeyCode::Backspace if self.cursor > 0 => {
+                    self.cursor -= 1;
+                    self.chars.remove(self.cursor);
+                }
+                KeyCode::Delete if self.cursor < end => _ = self.chars.remove(self.cursor),
+                KeyCode::Char('u') => {
+                    self.chars.drain(..self.cursor);
+                    self.cursor = 0;
+                }
+                KeyCode::Char('k') => self.chars.truncate(self.cursor),
+                KeyCode::Char(c) => {
+                    self.chars.insert(self.cursor, c);
+                    self.cursor += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn any_keys_on_any_text_keep_it_whole_and_drawable(
@@ -251,6 +327,9 @@ mod tests {
         ) {
             let mut input = TextInput::default();
             input.insert(&text);
+            let text = text.trim_end_matches(['\r', '\n']).replace(char::is_control, " ");
+            let mut wanted = PlainLine { cursor: text.chars().count(), chars: text.chars().collect() };
+            prop_assert_eq!(&PlainLine::from_input(&input), &wanted);
             for key in keys {
                 let (code, modifiers) = [
                     (KeyCode::Left, KeyModifiers::NONE), (KeyCode::Right, KeyModifiers::NONE),
@@ -259,9 +338,23 @@ mod tests {
                     (KeyCode::Char('語'), KeyModifiers::NONE), (KeyCode::End, KeyModifiers::NONE),
                     (KeyCode::Char('u'), KeyModifiers::CONTROL), (KeyCode::Char('k'), KeyModifiers::CONTROL),
                 ][usize::from(key)];
-                input.key(KeyEvent::new(code, modifiers));
+                let is_ours = input.key(KeyEvent::new(code, modifiers));
+                prop_assert!(is_ours, "{code:?}");
+                let now = PlainLine::from_input(&input);
+                if code == KeyCode::Char('w') {
+                    // A part that ends at the cursor is gone, if there is any before it.
+                    prop_assert!(now.cursor < wanted.cursor || wanted.cursor == 0, "{now:?}");
+                    wanted.chars.drain(now.cursor..wanted.cursor);
+                    wanted.cursor = now.cursor;
+                } else {
+                    wanted.press(code);
+                }
+                prop_assert_eq!(&now, &wanted, "{:?}", code);
                 let area = Rect::new(0, 0, cells, 1);
-                input.render(area, &mut Buffer::empty(area), Style::new());
+                let mut buf = Buffer::empty(area);
+                input.render(area, &mut buf, Style::new());
+                let drawn: String = buf.content().iter().map(|cell| cell.symbol()).collect();
+                prop_assert!(!drawn.contains(char::is_control), "{drawn:?}");
             }
         }
     }

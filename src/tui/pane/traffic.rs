@@ -24,6 +24,8 @@ const MAX_WHY_CHARS: usize = 2_000;
 const MAX_PAGE_MESSAGES: usize = 2_000;
 /// Most messages in one export.
 const MAX_EXPORTED_MESSAGES: usize = 100_000;
+/// Most messages between the two halves of a pair.
+const MAX_BETWEEN_MESSAGES: usize = 200_000;
 /// Columns of the list on a small screen.
 const LIST_COLUMNS: u16 = 80;
 
@@ -239,10 +241,11 @@ pub fn pair(model: &Model, seq: u64) -> Option<u64> {
             && (other_answers || other.kind == MessageKind::Request)
     };
     if answer {
-        let first = model.traffic.first();
-        (first..seq).rev().take(200_000).find(|s| model.traffic.get(*s).is_some_and(|r| fits(r)))
+        let mut before = (model.traffic.first()..seq).rev().take(MAX_BETWEEN_MESSAGES);
+        before.find(|seq| model.traffic.get(*seq).is_some_and(|other| fits(other)))
     } else {
-        model.traffic.from(seq + 1).take(200_000).find(|(_, r)| fits(r)).map(|(s, _)| s)
+        let mut after = model.traffic.from(seq + 1).take(MAX_BETWEEN_MESSAGES);
+        after.find(|(_, other)| fits(other)).map(|(seq, _)| seq)
     }
 }
 
