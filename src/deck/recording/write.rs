@@ -17,10 +17,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{BlockReader, FORMAT_VERSION, Header, Recording, RecordingLine};
 use base::pointer::child_pointer;
-use base::secret::Redactor;
-use base::{Clock, Timestamp};
+use base::{Clock, Redactor, Timestamp};
 use config::{holds_secret_word, server_entries};
-use host::Host;
+use host::{Fact, Host, Record};
 
 /// File size in bytes at which recording continues in a new file; one previous file is kept.
 const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -185,7 +184,7 @@ impl<'a> HostReader<'a> {
             }
             for fact in records.items {
                 self.latest = self.latest.max(fact.at);
-                lines.push((self.latest, RecordingLine::Fact(fact)));
+                lines.push((self.latest, RecordingLine::Fact(without_secrets(self.host, fact))));
             }
             lines
                 .extend(frames.items.into_iter().map(|item| (item.at, RecordingLine::Frame(item))));
@@ -209,7 +208,7 @@ impl<'a> HostReader<'a> {
                 let kept = facts.read(0, usize::MAX);
                 let before = written.saturating_sub(kept.first) as usize;
                 for fact in kept.items.into_iter().take(before) {
-                    output.line(&RecordingLine::Fact(fact))?;
+                    output.line(&RecordingLine::Fact(without_secrets(self.host, fact)))?;
                 }
             }
             if !was_idle && (is_last || self.frame < traffic.span().end) {
@@ -241,6 +240,19 @@ impl<'a> HostReader<'a> {
                 () = stop.cancelled() => {}
             }
         }
+    }
+}
+
+/// A fact as it may be kept. Lists hold names and URIs as they go to the server, secrets in them
+/// included.
+fn without_secrets(host: &Host, record: Arc<Record>) -> Arc<Record> {
+    let (Some(server), Fact::Listed { .. }) = (&record.server, &record.fact) else { return record };
+    let masks = Redactor::new(host.secrets(server));
+    let written = serde_json::to_value(&*record).ok();
+    let masked = written.and_then(|written| masks.redact_json(&written));
+    match masked.and_then(|masked| serde_json::from_value(masked).ok()) {
+        Some(masked) => Arc::new(masked),
+        None => record,
     }
 }
 
