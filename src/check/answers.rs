@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use base::text::json::exact;
 use deck::WrittenText;
 use host::{ApprovalRequest, RequestHandler};
 use protocol::{Answer, RequestKind, RpcCode};
@@ -34,9 +35,10 @@ impl AnswerScript {
     /// Reads a file.
     ///
     /// # Errors
-    /// When the file cannot be read or is not valid.
+    /// When the file cannot be read or is not valid, or has a number that would not be sent as it is
+    /// written.
     pub fn load(path: &Path) -> Result<Self, String> {
-        let file: Answers = WrittenText::load(path)?.decode()?;
+        let file = answers_of(&WrittenText::load(path)?)?;
         Self::new(file).map_err(|e| format!("{}: {e}", path.display()))
     }
 
@@ -84,6 +86,16 @@ impl AnswerScript {
     pub fn denied(&self) -> Vec<(String, String)> {
         self.denied.lock().clone()
     }
+}
+
+/// The answers of a text, all of whose numbers are sent as they are written.
+fn answers_of(text: &WrittenText) -> Result<Answers, String> {
+    let file: Answers = text.decode()?;
+    let numbers = text.written_value().map_err(|error| text.problem("", &error))?.numbers;
+    for (place, number) in numbers.iter() {
+        exact(number).map_err(|why| text.problem(place, &why))?;
+    }
+    Ok(file)
 }
 
 impl AnswerLine {
@@ -143,6 +155,20 @@ mod tests {
         assert_eq!(ask("b", RequestKind::Sampling, json!({}))["content"]["text"], "hello");
         assert_eq!(script.answer("b", &RequestKind::UrlElicitation, &json!({})), None);
         assert_eq!(script.denied(), [("b".to_owned(), "elicitation/create".to_owned())]);
+    }
+
+    #[test]
+    fn a_number_that_would_be_rounded_is_refused_with_its_place() {
+        let load = |number: &str| {
+            let text = format!("{{\"answers\": [\n {{\"accept\": {{\"n\": {number}}}}}]}}");
+            answers_of(&WrittenText::new("answers.json", &text)).err()
+        };
+        for number in ["7", "1.50", "1e3", "18446744073709551615"] {
+            assert_eq!(load(number), None, "{number}");
+        }
+        let why = load("123456789012345678901").expect("refused");
+        assert!(why.contains("answers.json:2:"), "{why}");
+        assert!(why.contains("123456789012345678901 cannot be sent exactly"), "{why}");
     }
 
     #[test]
