@@ -110,7 +110,7 @@ pub fn coverage(offers: &BenchOffers, calls: &[MadeCall]) -> CoverageReport {
             let values: Vec<&Value> = calls.iter().map(|call| &call.arguments).collect();
             let document = SchemaDocument::new(&tool.input_schema);
             let mut one = ToolCoverage {
-                tool: canonical_name(server, &tool.name),
+                tool: canonical_name(server, tool.label.as_str()),
                 calls: calls.len(),
                 errors: calls.iter().filter(|call| call.failed).count(),
                 ..ToolCoverage::default()
@@ -120,16 +120,16 @@ pub fn coverage(offers: &BenchOffers, calls: &[MadeCall]) -> CoverageReport {
         }
         for prompt in &offered.prompts {
             let is_reached = made("prompt").any(|call| *call.target == *prompt.name);
-            report.prompts.count(|| canonical_name(server, &prompt.name), is_reached);
+            report.prompts.count(|| canonical_name(server, prompt.label.as_str()), is_reached);
         }
         for resource in &offered.resources {
             let is_reached = made("resource").any(|call| *call.target == *resource.uri);
-            report.resources.count(|| resource.uri.to_string(), is_reached);
+            report.resources.count(|| resource.label.to_string(), is_reached);
         }
         for template in &offered.templates {
             let is_reached =
                 made("resource").any(|call| fit_template(&template.uri, &call.target).is_some());
-            report.templates.count(|| template.uri.to_string(), is_reached);
+            report.templates.count(|| template.label.to_string(), is_reached);
         }
     }
     report

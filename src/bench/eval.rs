@@ -10,12 +10,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::cases::{EvalCall, EvalCase, EvalJudgement, EvalReport, EvalRun, EvalSettings, score};
-use base::ServerName;
 use base::atomic::{Readers, replace};
 use base::pointer::child_pointer;
 use base::text::json;
 use base::text::nearest;
 use base::text::path::spelled;
+use base::{Redactor, ServerName};
 use chat::catalog::{ChatTool, ToolCatalog};
 use chat::llm::{ModelPrompt, ToolCall};
 use chat::prompt::marked;
@@ -24,7 +24,7 @@ use check::expect::OneOrMany;
 use check::run::CheckSignals;
 use check::subject::brief;
 use deck::WrittenText;
-use host::{CallOptions, Host, Origin, Principal, canonical_name};
+use host::{CallOptions, CallOutcome, Host, Origin, Principal, canonical_name};
 
 /// Most requests to the model in one turn.
 const MAX_EVAL_ROUNDS: usize = 8;
@@ -519,8 +519,11 @@ async fn result(
     };
     match host.call_tool_with(tool, call.arguments.clone(), options).await {
         Ok(outcome) => {
-            let text = outcome.text();
-            let structured = outcome.result.get("structuredContent").map(Value::to_string);
+            // What is said is kept in a file.
+            let masks = Redactor::new(host.secrets(&entry.server));
+            let result = outcome.result.redacted(&masks).unwrap_or(outcome.result);
+            let text = CallOutcome::text_of(&result);
+            let structured = result.get("structuredContent").map(Value::to_string);
             (if text.is_empty() { structured.unwrap_or_default() } else { text }, outcome.is_error)
         }
         Err(error) => (error.message.clone(), true),

@@ -24,6 +24,7 @@ use crate::value::references;
 use base::LogLevel;
 use base::atomic::Readers;
 use base::pointer::child_pointer;
+use base::text::json::{self, WrittenNumbers, WrittenValue};
 use base::text::nearest;
 use base::text::path::spelled;
 use check::expect::{ExpectedCall, NamedCall, ResultExpectation, no_pattern, present};
@@ -63,6 +64,36 @@ pub struct TestFile {
     /// The suites by name.
     #[schemars(with = "std::collections::BTreeMap<String, TestSuite>")]
     pub suites: IndexMap<String, TestSuite>,
+}
+
+impl TestFile {
+    /// Its text, with the numbers of the steps as they were written.
+    pub fn text(&self) -> String {
+        let value = serde_json::to_value(self).unwrap_or_default();
+        let mut written = WrittenValue::from(value);
+        for (at, numbers) in self.clone().numbers() {
+            written.numbers.put(&at, std::mem::take(numbers));
+        }
+        json::pretty(&written) + "\n"
+    }
+
+    /// The numbers of what is sent and of what is compared, with the places of their values.
+    fn numbers(&mut self) -> Vec<(String, &mut WrittenNumbers)> {
+        let mut all = Vec::new();
+        for (name, suite) in &mut self.suites {
+            let TestSuite { setup, steps, teardown, .. } = suite;
+            let suite = child_pointer("/suites", name);
+            for (part, steps) in [("setup", setup), ("steps", steps), ("teardown", teardown)] {
+                for (index, step) in steps.iter_mut().enumerate() {
+                    let at = format!("{suite}/{part}/{index}");
+                    all.push((format!("{at}/arguments"), &mut step.call.numbers));
+                    all.push((format!("{at}/expect/json"), &mut step.expect.result.numbers));
+                    all.push((format!("{at}/expect/paths"), &mut step.expect.numbers));
+                }
+            }
+        }
+        all
+    }
 }
 
 /// Which servers a suite works with.
@@ -188,6 +219,9 @@ pub struct StepExpectation {
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     #[schemars(with = "std::collections::BTreeMap<String, Value>")]
     pub paths: IndexMap<String, Value>,
+    /// Numbers of those values that are compared as the file writes them.
+    #[serde(skip)]
+    pub numbers: WrittenNumbers,
     /// Whether the value must be the one kept in `mcp.tests.snapshots.json` (`--update` keeps it).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub snapshot: bool,
@@ -495,7 +529,11 @@ impl LoadedTests {
 
     fn from_text(path: &Path, text: WrittenText) -> Result<Self, String> {
         text.whole()?;
-        let file: TestFile = text.decode()?;
+        let mut file: TestFile = text.decode()?;
+        let numbers = text.written_value().map_err(|error| text.problem("", &error))?.numbers;
+        for (at, own) in file.numbers() {
+            *own = numbers.below(&at);
+        }
         let wrong: Vec<String> =
             problems(&file).iter().map(|(at, why)| text.problem(at, why)).collect();
         if wrong.is_empty() {

@@ -553,8 +553,10 @@ impl Fuzzer<'_> {
                 let message = "arguments that the schema forbids were accepted".to_owned();
                 verdict("fuzz/accepted", severity, message)
             }
-            CallEnd::ToolError { text, .. } => self.refused(run, case, None, text),
-            CallEnd::RpcError { code, text } => self.refused(run, case, Some(*code), text),
+            CallEnd::ToolError { text, sent, .. } => {
+                self.refused(run, case, None, sent.expose(), text)
+            }
+            CallEnd::RpcError { code, text } => self.refused(run, case, Some(*code), text, text),
         }
     }
 
@@ -564,6 +566,7 @@ impl Fuzzer<'_> {
         case: &FuzzCase,
         code: Option<i64>,
         text: &str,
+        masked: &str,
     ) -> Option<CaseVerdict> {
         let echoed = self.secrets.iter().any(|secret| {
             let value = secret.expose();
@@ -572,7 +575,7 @@ impl Fuzzer<'_> {
         if let Some(leak) =
             leak(text, &case.arguments).or(echoed.then_some("a secret of its entry"))
         {
-            let shown = brief(text, 200);
+            let shown = brief(masked, 200);
             return Some(CaseVerdict {
                 rule: "fuzz/leak",
                 severity: Severity::Error,
@@ -582,7 +585,7 @@ impl Fuzzer<'_> {
         if case.kind == CaseKind::Invalid || !run.accepts {
             return None;
         }
-        let shown = brief(text, 200);
+        let shown = brief(masked, 200);
         // What is odd in its content a tool may refuse, in an orderly way.
         let is_data = case.kind == CaseKind::Hostile;
         let is_plain = case.kind == CaseKind::Valid;
@@ -903,7 +906,7 @@ impl Fuzzer<'_> {
     /// Whether what the tool claims of itself is true, where the file says how that can be seen.
     async fn claims(&mut self, tool: &Tool, run: &ToolRun) {
         let Some((observer, look)) = self.targets.claim(self.server, &run.name) else { return };
-        let seen = |end: CallEnd| end.into_outcome().map(|outcome| value_of(&outcome.result));
+        let seen = |end: CallEnd| end.into_outcome().map(|outcome| value_of(&outcome.result).value);
         let look = Value::Object(look.clone());
         if self.probe.restart().await.is_err() {
             return;

@@ -11,17 +11,20 @@ use crate::fuzz::{FuzzCall, FuzzFinding};
 use crate::generate::CaseMaker;
 use crate::value::{literal_map, literal_text};
 use base::ServerName;
+use base::text::json::WrittenValue;
 use check::expect::{ExpectedCall, ResultExpectation};
 use check::subject::brief;
 use deck::{SavedCall, SavedCalls, SavedTarget};
 use host::{HostView, canonical_name, split_name};
-use protocol::Tool;
+use protocol::{ListKind, Tool};
 
 /// Why a step for a tool that may change something is not made at first.
 const NOT_READ_ONLY: &str = "not annotated read-only: remove `skip` when it may be called";
 
 /// Why a recorded call is not made at first.
 const MASKED: &str = "the recording has masked values: write them, and remove `skip`";
+/// Why a step whose name or URI may not be kept is not made at first.
+const MASKED_NAME: &str = "its name has masked values: write them, and remove `skip`";
 /// What stands for a masked value in a recording.
 const MASK: &str = "***";
 /// Most steps of a server that are made from recordings.
@@ -35,7 +38,7 @@ pub struct RecordedCall {
     /// The method.
     pub method: String,
     /// Its parameters.
-    pub params: Value,
+    pub params: WrittenValue,
     /// Whether it failed.
     pub is_error: bool,
 }
@@ -50,7 +53,11 @@ impl RecordedCall {
         let is_error = self.is_error.then_some(true);
         let mut step = TestStep {
             name: Some("recorded".to_owned()),
-            call: ExpectedCall { arguments, ..ExpectedCall::default() },
+            call: ExpectedCall {
+                arguments,
+                numbers: self.params.numbers.below("/arguments"),
+                ..ExpectedCall::default()
+            },
             skip: is_masked.then(|| MASKED.to_owned()),
             expect: ending(is_error),
             ..TestStep::default()
@@ -106,7 +113,9 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
         let lists = &server.capabilities;
         for tool in lists.tools.iter().filter(|tool| !called.contains(tool.name.as_ref())) {
             let made = CaseMaker::new(&tool.input_schema).smallest();
+            let (kept, masked) = name_to_keep(&tool.raw, "name", &tool.name);
             let skip = match (&made, tool.hints.read_only) {
+                _ if masked.is_some() => masked,
                 (None, _) => {
                     Some("no arguments could be made from its schema: write some".to_owned())
                 }
@@ -119,7 +128,7 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
             let may_fail = is_made_up || tool.hints.open_world == Some(true);
             suite.steps.push(TestStep {
                 call: ExpectedCall {
-                    tool: Some(canonical_name(name, &tool.name)),
+                    tool: Some(canonical_name(name, kept)),
                     arguments: match made {
                         Some(Value::Object(map)) => literal_map(&map),
                         _ => Map::new(),
@@ -137,23 +146,28 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
                 needed.map(|a| (a.name.to_string(), Value::from("a"))).collect();
             // Prompts have no schema: a server may refuse a made-up word, and must only answer.
             let may_fail = !arguments.is_empty();
+            let (kept, skip) = name_to_keep(&prompt.raw, "name", &prompt.name);
             suite.steps.push(TestStep {
                 call: ExpectedCall {
-                    prompt: Some(canonical_name(name, &prompt.name)),
+                    prompt: Some(canonical_name(name, kept)),
                     arguments,
                     ..ExpectedCall::default()
                 },
+                skip,
                 expect: StepExpectation { may_fail, ..StepExpectation::default() },
                 ..TestStep::default()
             });
         }
         let unread = lists.resources.iter().filter(|it| !called.contains(it.uri.as_ref()));
         for resource in unread.take(MAX_RESOURCE_STEPS) {
+            let key = ListKind::Resources.id_key();
+            let (kept, skip) = name_to_keep(&resource.raw, key, &resource.uri);
             suite.steps.push(TestStep {
                 call: ExpectedCall {
-                    resource: Some(literal_text(&resource.uri)),
+                    resource: Some(literal_text(kept)),
                     ..ExpectedCall::default()
                 },
+                skip,
                 server: Some(name.to_string()),
                 ..TestStep::default()
             });
@@ -164,6 +178,15 @@ pub fn first_file(view: &HostView, saved: &SavedCalls, recorded: &[RecordedCall]
         }
     }
     file
+}
+
+/// The name or URI of an entry as a file may keep it, and why its step is not made where that is not
+/// how it goes to the server.
+fn name_to_keep<'a>(raw: &'a Value, key: &str, sent: &'a str) -> (&'a str, Option<String>) {
+    match raw[key].as_str() {
+        Some(shown) if shown != sent => (shown, Some(MASKED_NAME.to_owned())),
+        _ => (sent, None),
+    }
 }
 
 /// Whether a value of arguments stands nowhere in their schema. A list or an object that is made from
@@ -199,7 +222,11 @@ fn ending(is_error: Option<bool>) -> StepExpectation {
 /// A step that makes a call again, and ends as it ended.
 pub fn step_of_call(call: &SavedCall, is_error: bool) -> TestStep {
     let mut step = TestStep {
-        call: ExpectedCall { arguments: literal_map(&call.arguments), ..ExpectedCall::default() },
+        call: ExpectedCall {
+            arguments: literal_map(&call.arguments),
+            numbers: call.numbers.clone(),
+            ..ExpectedCall::default()
+        },
         force: call.force,
         expect: ending(is_error.then_some(true)),
         ..TestStep::default()

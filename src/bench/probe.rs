@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::scratch::ScratchFolder;
 use crate::stage::{BenchSource, BenchStage, options};
-use base::ServerName;
+use base::{Redactor, Secret, ServerName};
 use check::run::CheckSignals;
 use check::subject::brief;
 use config::error::{Error, ErrorCode};
@@ -29,8 +29,10 @@ pub enum CallEnd {
     Done(Box<CallOutcome>),
     /// The tool reported a failure.
     ToolError {
-        /// Its text.
+        /// Its text, secrets masked.
         text: String,
+        /// Its text as it was sent, to be looked at and never shown.
+        sent: Secret,
         /// Where `structuredContent` breaks `outputSchema`, as the host says.
         outcome: Box<CallOutcome>,
     },
@@ -107,6 +109,8 @@ const MIN_CROWD_PACES: u32 = 100;
 pub struct ServerProbe {
     stage: BenchStage,
     server: ServerName,
+    /// What is masked in all that it answers.
+    masks: Redactor,
     timeout: Duration,
     /// The folder of the copy, for temporary files.
     _folder: tempfile::TempDir,
@@ -170,6 +174,7 @@ impl ServerProbe {
             return Err(format!("`{}` is not ready: {reason}", brief(name.as_str(), 60)));
         }
         Ok(Self {
+            masks: stage.masks(server),
             stage,
             server: server.clone(),
             timeout,
@@ -323,7 +328,7 @@ impl ServerProbe {
             ends.push(match end {
                 Err(error) if error.code == ErrorCode::Timeout && has_progress => CallEnd::Slow,
                 Err(error) => self.of_error(&error).await,
-                Ok(outcome) => of_outcome(outcome),
+                Ok(outcome) => of_outcome(outcome, &self.masks),
             });
         }
         self.has_crashed |= ends.iter().any(|end| matches!(end, CallEnd::Crash(_)));
@@ -469,14 +474,21 @@ impl CallGroup<'_> {
     }
 }
 
-fn of_outcome(outcome: CallOutcome) -> CallEnd {
+/// How a call ended that was answered, secrets masked.
+fn of_outcome(mut outcome: CallOutcome, masks: &Redactor) -> CallEnd {
     let odd = outcome.findings.iter().find(|finding| is_violation(finding.kind));
     if let Some(finding) = odd {
-        return CallEnd::Protocol(brief(finding.message.as_str(), 300));
+        return CallEnd::Protocol(brief(&masks.redact(finding.message.as_str()), 300));
     }
-    if outcome.is_error {
-        let text = CallOutcome::text_of(&outcome.result);
-        return CallEnd::ToolError { text, outcome: Box::new(outcome) };
+    let sent = outcome.is_error.then(|| Secret::new(outcome.text()));
+    if let Some(masked) = outcome.result.redacted(masks) {
+        outcome.result = masked;
+    }
+    for violation in &mut outcome.output_violations {
+        violation.message = masks.redact(&violation.message).into_owned();
+    }
+    if let Some(sent) = sent {
+        return CallEnd::ToolError { text: outcome.text(), sent, outcome: Box::new(outcome) };
     }
     CallEnd::Done(Box::new(outcome))
 }

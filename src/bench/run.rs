@@ -17,10 +17,11 @@ use crate::fuzz::{
 use crate::judge::{judge_error, judge_outcome, settled};
 use crate::outcome::{BenchReport, StepReport, StepVerdict, SuiteReport};
 use crate::snapshot::Snapshots;
-use crate::stage::{BenchSource, BenchStage, object, options};
-use crate::value::{StepValues, resolved, resolved_map};
+use crate::stage::{BenchSource, BenchStage, options};
+use crate::value::{StepValues, resolved};
+use base::text::json::WrittenValue;
 use base::text::nearest;
-use base::{LogRecord, LogSource, ServerName};
+use base::{LogRecord, LogSource, Redactor, ServerName};
 use check::expect::{lack, value_of};
 use check::run::CheckSignals;
 use check::subject::brief;
@@ -451,7 +452,7 @@ impl SuitePlayer<'_> {
         part: &'static str,
         index: usize,
         calls: &mut Vec<MadeCall>,
-    ) -> (Option<Value>, Vec<String>, Option<Duration>) {
+    ) -> (Option<WrittenValue>, Vec<String>, Option<Duration>) {
         let failed = |message: String| (None, vec![message], None);
         let lists = [&step.answers[..], &self.suite.answers, &self.plan.tests.file.answers];
         if let Err(error) = self.stage.answers.set(lists) {
@@ -481,6 +482,7 @@ impl SuitePlayer<'_> {
             Ok(outcome) => Some(outcome.server.clone()),
             Err(error) => error.server.clone(),
         };
+        let masks = server.as_ref().map(|server| self.stage.masks(server)).unwrap_or_default();
         if let Some(server) = &server {
             let failed = made.outcome.as_ref().map_or(true, |outcome| outcome.is_error);
             let local = made.target.strip_prefix(server.as_str());
@@ -489,21 +491,27 @@ impl SuitePlayer<'_> {
                 server: server.clone(),
                 kind: made.kind.as_str(),
                 target: local.unwrap_or(&made.target).to_owned(),
-                arguments: made.arguments.clone(),
+                arguments: masks.redact_json(&made.arguments).unwrap_or(made.arguments.value),
                 failed,
             });
         }
         let (value, mut problems) = match &made.outcome {
-            Err(error) => (None, judge_error(&expect, error)),
+            Err(error) => (None, judge_error(&expect, error, &masks)),
             Ok(outcome) => {
-                let mut problems = judge_outcome(&expect, outcome);
+                let mut problems = judge_outcome(&expect, outcome, &masks);
                 let value = value_of(&outcome.result);
                 if expect.snapshot {
                     let key = match &step.id {
                         Some(id) => format!("{}/{id}", self.name),
                         None => format!("{}/{part}/{index}", self.name),
                     };
-                    problems.extend(self.plan.snapshots.compare(&key, &value, &expect.mask));
+                    let secrets = self.stage.secrets(&outcome.server);
+                    problems.extend(self.plan.snapshots.compare(
+                        &key,
+                        &value,
+                        &expect.mask,
+                        &secrets,
+                    ));
                 }
                 (Some(value), problems)
             }
@@ -567,7 +575,7 @@ impl SuitePlayer<'_> {
     }
 
     async fn call(&self, step: &TestStep, host: &Host) -> Result<StepCall, String> {
-        let mut arguments = resolved_map(&step.call.arguments, &self.values)?;
+        let arguments = resolved(&step.call.written_arguments(), &self.values)?;
         let timeout = step.timeout_ms.map(Duration::from_millis);
         // A call that is meant to fail may have arguments that do not fit.
         let force = step.force || step.expect.result.is_error == Some(true);
@@ -576,23 +584,21 @@ impl SuitePlayer<'_> {
         options.server = step.server.as_deref().map(ServerName::new);
         match step.target()? {
             StepTarget::Tool(name) => {
-                Ok(StepCall::make(host, CallKind::Tool, name, object(&arguments), options).await)
+                Ok(StepCall::make(host, CallKind::Tool, name, arguments, options).await)
             }
             StepTarget::Prompt(name) => {
-                Ok(StepCall::make(host, CallKind::Prompt, name, object(&arguments), options).await)
+                Ok(StepCall::make(host, CallKind::Prompt, name, arguments, options).await)
             }
             StepTarget::Resource(uri) => {
-                let uri = match resolved(&Value::String(uri.to_owned()), &self.values)? {
-                    Value::String(uri) => uri,
-                    other => other.to_string(),
-                };
-                Ok(StepCall::make(host, CallKind::Resource, &uri, Value::Null, options).await)
+                let uri = resolved(&Value::String(uri.to_owned()).into(), &self.values)?;
+                let uri = uri.as_str().map_or_else(|| uri.to_string(), str::to_owned);
+                let none = WrittenValue::default();
+                Ok(StepCall::make(host, CallKind::Resource, &uri, none, options).await)
             }
             StepTarget::Saved(name) => {
                 let call = self.plan.saved.get(name);
                 let call = call.map_err(|why| format!("{SAVED_CALLS_FILE}: {why}"))?;
-                let mut all = call.arguments.clone();
-                all.append(&mut arguments);
+                let all = call.arguments_with(&arguments);
                 if call.force {
                     options.validation = Validation::Force;
                 }
@@ -606,7 +612,7 @@ impl SuitePlayer<'_> {
                         (CallKind::Resource, resource)
                     }
                 };
-                Ok(StepCall::make(host, kind, target, Value::Object(all), options).await)
+                Ok(StepCall::make(host, kind, target, all, options).await)
             }
             StepTarget::Wait(_) | StepTarget::Fuzz(_) => Err("this is no call".to_owned()),
         }
@@ -641,8 +647,8 @@ impl SuitePlayer<'_> {
     }
 
     /// Waits for a notification; gives its `params`.
-    async fn wait(&mut self, step: &TestStep, method: &str) -> Result<Value, String> {
-        let params = step.params.as_ref().map(|params| resolved(params, &self.values));
+    async fn wait(&mut self, step: &TestStep, method: &str) -> Result<WrittenValue, String> {
+        let params = step.params.clone().map(|params| resolved(&params.into(), &self.values));
         let params = params.transpose()?;
         let timeout = step.timeout_ms.map_or(NOTIFICATION_TIMEOUT, Duration::from_millis);
         let server = step.server.as_deref().map(ServerName::new);
@@ -652,9 +658,13 @@ impl SuitePlayer<'_> {
             let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             return Err(format!("there is no server `{}`{near}", brief(name.as_str(), 60)));
         }
+        // The traffic is masked.
+        let masks = Redactor::default();
         let fits = |record: &TrafficRecord| {
             record.method.as_ref().is_some_and(|m| m.as_str() == method)
-                && params.as_ref().is_none_or(|wanted| lack(&params_of(record), wanted).is_none())
+                && params
+                    .as_ref()
+                    .is_none_or(|wanted| lack(&params_of(record), wanted, &masks).is_none())
         };
         let found = seen(self.stage.host(), server.as_ref(), self.cursor, timeout, fits).await;
         let Some((number, record)) = found else {
@@ -718,7 +728,7 @@ impl CallKind {
 struct StepCall {
     kind: CallKind,
     target: String,
-    arguments: Value,
+    arguments: WrittenValue,
     outcome: Result<CallOutcome, Error>,
 }
 
@@ -727,21 +737,22 @@ impl StepCall {
         host: &Host,
         kind: CallKind,
         target: &str,
-        arguments: Value,
+        arguments: WrittenValue,
         options: CallOptions,
     ) -> Self {
+        let numbers = Some(Arc::new(arguments.numbers.clone()));
+        let (given, options) = (arguments.value.clone(), CallOptions { numbers, ..options });
         let outcome = match kind {
-            CallKind::Tool => host.call_tool_with(target, arguments.clone(), options).await,
-            CallKind::Prompt => host.get_prompt_with(target, arguments.clone(), options).await,
+            CallKind::Tool => host.call_tool_with(target, given, options).await,
+            CallKind::Prompt => host.get_prompt_with(target, given, options).await,
             CallKind::Resource => host.get_resource_with(target, options).await,
         };
         Self { kind, target: target.to_owned(), arguments, outcome }
     }
 }
 
-fn params_of(record: &TrafficRecord) -> Value {
-    let message: Value = serde_json::from_str(&record.body).unwrap_or_default();
-    message.get("params").cloned().unwrap_or_default()
+fn params_of(record: &TrafficRecord) -> WrittenValue {
+    WrittenValue::parse(&record.body).unwrap_or_default().part("/params")
 }
 
 /// The first notification of a server from `cursor` on that fits, with its number; waits for it.

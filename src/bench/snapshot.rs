@@ -8,9 +8,10 @@ use regex::{NoExpand, Regex};
 use serde_json::{Map, Value};
 
 use crate::paths::{ValueMask, read_mask};
+use base::Redactor;
 use base::atomic::{Readers, replace};
-use base::pointer::place;
-use base::text::json;
+use base::pointer::{child_pointer, place};
+use base::text::json::{self, WrittenNumbers, WrittenValue};
 use base::text::path::spelled;
 use check::subject::{brief, brief_pair};
 use deck::WrittenText;
@@ -28,7 +29,7 @@ pub struct Snapshots {
 
 #[derive(Default)]
 struct SnapshotTable {
-    kept: IndexMap<String, Value>,
+    kept: IndexMap<String, WrittenValue>,
     changed: bool,
 }
 
@@ -41,17 +42,27 @@ impl Snapshots {
         let path = tests.with_extension("snapshots.json");
         let kept = match WrittenText::find(&path)? {
             None => IndexMap::new(),
-            Some(text) => match text.whole()? {
-                Value::Object(map) => map.into_iter().collect(),
-                _ => IndexMap::new(),
-            },
+            Some(text) => {
+                text.whole()?;
+                let all = text.written_value().map_err(|error| text.problem("", &error))?;
+                let names = all.as_object().into_iter().flat_map(Map::keys);
+                names
+                    .map(|name| (name.clone(), rounded(all.part(&child_pointer("", name)))))
+                    .collect()
+            }
         };
         Ok(Self { path, updates, inner: Mutex::new(SnapshotTable { kept, changed: false }) })
     }
 
-    /// Compares a value with the kept one, or keeps it. Gives what is wrong.
-    pub fn compare(&self, key: &str, value: &Value, masks: &[String]) -> Option<String> {
-        let value = masked(value, masks);
+    /// Compares a value with the kept one, or keeps it, both without secrets. Gives what is wrong.
+    pub fn compare(
+        &self,
+        key: &str,
+        value: &WrittenValue,
+        masks: &[String],
+        secrets: &Redactor,
+    ) -> Option<String> {
+        let value = without_secrets(masked(value, masks), secrets);
         let mut table = self.inner.lock();
         if self.updates {
             if table.kept.get(key) != Some(&value) {
@@ -63,7 +74,9 @@ impl Snapshots {
         let Some(kept) = table.kept.get(key) else {
             return Some("there is no snapshot yet; `mcpdeck test --update` keeps one".to_owned());
         };
-        let differences = protocol::every_difference(kept, &value);
+        // One that was kept with them is compared without.
+        let kept = without_secrets(kept.clone(), secrets);
+        let differences = protocol::every_written_difference(&kept, &value);
         let (first, more) = differences.split_first()?;
         let text = |value: &Option<Value>| {
             value.as_ref().map_or("nothing".to_owned(), ToString::to_string)
@@ -86,30 +99,46 @@ impl Snapshots {
         if !table.changed {
             return Ok(None);
         }
-        let mut all: Map<String, Value> = table.kept.clone().into_iter().collect();
-        all.sort_keys();
-        let text = json::pretty(&Value::Object(all)) + "\n";
+        let mut names: Vec<&String> = table.kept.keys().collect();
+        names.sort_unstable();
+        let mut all = WrittenValue::from(Value::Object(Map::new()));
+        for name in names {
+            all.insert_written(name, table.kept[name].clone());
+        }
+        let text = json::pretty(&all) + "\n";
         replace(&self.path, text.as_bytes(), Readers::Default)
             .map_err(|error| format!("{}: {error}", spelled(&self.path)))?;
         Ok(Some(self.path.clone()))
     }
 }
 
+/// A value with those of its numbers that it cannot hold: another spelling is no change.
+fn rounded(value: WrittenValue) -> WrittenValue {
+    WrittenValue { numbers: value.numbers.only_rounded(), ..value }
+}
+
+/// A value in which secrets are masked.
+fn without_secrets(value: WrittenValue, secrets: &Redactor) -> WrittenValue {
+    let masked = secrets.redact_json(&value);
+    WrittenValue { value: masked.unwrap_or(value.value), numbers: value.numbers }
+}
+
 /// A value without what the masks name.
-fn masked(value: &Value, masks: &[String]) -> Value {
-    let mut out = value.clone();
+fn masked(value: &WrittenValue, masks: &[String]) -> WrittenValue {
+    let mut out = rounded(value.clone());
     for mask in masks.iter().filter_map(|mask| read_mask(mask).ok()) {
         match mask {
             ValueMask::Path(path) => {
                 let nodes = path.query_located(value);
                 let places = nodes.iter().map(|node| node.location().to_json_pointer());
                 for place in places.collect::<Vec<String>>() {
-                    if let Some(node) = out.pointer_mut(&place) {
+                    if let Some(node) = out.value.pointer_mut(&place) {
                         *node = Value::String(MASK.to_owned());
+                        out.numbers.put(&place, WrittenNumbers::default());
                     }
                 }
             }
-            ValueMask::Text(pattern) => mask_texts(&mut out, &pattern),
+            ValueMask::Text(pattern) => mask_texts(&mut out.value, &pattern),
         }
     }
     out
@@ -136,23 +165,77 @@ mod tests {
     fn a_snapshot_is_kept_then_compared_without_what_is_masked() {
         let folder = tempfile::tempdir().expect("a folder");
         let tests = folder.path().join("mcp.tests.json");
-        let masks = ["$..at".to_owned()];
+        let (masks, none) = (["$..at".to_owned()], Redactor::default());
         let first = Snapshots::load(&tests, false).expect("no file");
         assert!(
-            first.compare("s/a", &json!({"at": 1}), &masks).expect("none").contains("--update")
+            first
+                .compare("s/a", &json!({"at": 1}).into(), &masks, &none)
+                .expect("none")
+                .contains("--update")
         );
         let update = Snapshots::load(&tests, true).expect("no file");
         assert_eq!(
-            update.compare("s/a", &json!({"at": 1, "l": [{"at": 2, "n": 3}]}), &masks),
+            update.compare(
+                "s/a",
+                &json!({"at": 1, "l": [{"at": 2, "n": 3}]}).into(),
+                &masks,
+                &none
+            ),
             None
         );
         let path = update.save().expect("writable").expect("written");
         assert!(path.ends_with("mcp.tests.snapshots.json"));
         let again = Snapshots::load(&tests, false).expect("readable");
-        assert_eq!(again.compare("s/a", &json!({"at": 9, "l": [{"at": 8, "n": 3}]}), &masks), None);
-        let wrong = again.compare("s/a", &json!({"at": 9, "l": [{"at": 8, "n": 4}]}), &masks);
+        assert_eq!(
+            again.compare("s/a", &json!({"at": 9, "l": [{"at": 8, "n": 3}]}).into(), &masks, &none),
+            None
+        );
+        let wrong =
+            again.compare("s/a", &json!({"at": 9, "l": [{"at": 8, "n": 4}]}).into(), &masks, &none);
         assert!(wrong.expect("it differs").contains("/l/0/n"));
         assert_eq!(again.save(), Ok(None));
+    }
+
+    #[test]
+    fn a_snapshot_has_no_secrets_and_one_that_was_kept_with_them_still_fits() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tests = folder.path().join("mcp.tests.json");
+        let secrets = Redactor::new(["hunter2-token".into()]);
+        let value = json!({"t": "is hunter2-token", "n": 1}).into();
+        for masks in [&Redactor::default(), &secrets] {
+            let update = Snapshots::load(&tests, true).expect("usable");
+            assert_eq!(update.compare("s/a", &value, &[], masks), None);
+            let path = update.save().expect("writable").expect("written");
+            let again = Snapshots::load(&tests, false).expect("readable");
+            assert_eq!(again.compare("s/a", &value, &[], &secrets), None);
+            let other = json!({"t": "is hunter2-token", "n": 2}).into();
+            let why = again.compare("s/a", &other, &[], &secrets).expect("it differs");
+            assert!(why.contains("/n"), "{why}");
+            let text = std::fs::read_to_string(path).expect("there");
+            assert_eq!(text.contains("hunter2"), masks.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_kept_and_compared_as_they_are_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tests = folder.path().join("mcp.tests.json");
+        let value = |text: &str| WrittenValue::parse(text).expect("JSON");
+        let compare = |kept: &Snapshots, text: &str| {
+            kept.compare("s/a", &value(text), &[], &Redactor::default())
+        };
+        let update = Snapshots::load(&tests, true).expect("usable");
+        assert_eq!(compare(&update, r#"{"id": 123456789012345678901, "f": 1.50}"#), None);
+        let path = update.save().expect("writable").expect("written");
+        let text = std::fs::read_to_string(path).expect("there");
+        assert!(text.contains("123456789012345678901") && text.contains("1.5\n"), "{text}");
+        let again = Snapshots::load(&tests, false).expect("readable");
+        assert_eq!(compare(&again, r#"{"id": 123456789012345678901, "f": 15e-1}"#), None);
+        let why = compare(&again, r#"{"id": 123456789012345678902, "f": 1.5}"#);
+        assert!(why.is_some_and(|why| why.contains("123456789012345678902")));
+        let update = Snapshots::load(&tests, true).expect("usable");
+        assert_eq!(compare(&update, r#"{"id": 123456789012345678901, "f": 1.5}"#), None);
+        assert_eq!(update.save(), Ok(None), "nothing has changed");
     }
 
     #[test]
@@ -161,6 +244,6 @@ mod tests {
         let value = json!({"id": "12:00", "t": ["at 12:00 and 12:01", 7], "n": {"u": "no time"}});
         let wanted =
             json!({"id": "[masked]", "t": ["at [masked] and [masked]", 7], "n": {"u": "no time"}});
-        assert_eq!(masked(&value, &masks), wanted);
+        assert_eq!(masked(&value.into(), &masks), wanted);
     }
 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use base::ServerName;
+use base::{Redactor, ServerName};
 use check::answers::{AnswerScript, Answers};
 use check::run::{CheckSignals, Settling};
 use config::McpConfig;
@@ -33,6 +32,8 @@ pub struct BenchSource {
     pub accounts: Option<Accounts>,
     /// Time limit for starts and requests, instead of the configured ones.
     pub timeout: Option<Duration>,
+    /// Whether reports may show values of the configuration that servers echo.
+    pub reveal: bool,
 }
 
 impl BenchSource {
@@ -117,6 +118,7 @@ impl RequestHandler for BenchAnswers {
 /// Running servers.
 pub struct BenchStage {
     deck: Deck,
+    reveal: bool,
     /// The answers to what they ask.
     pub answers: BenchAnswers,
 }
@@ -127,7 +129,7 @@ impl BenchStage {
     /// # Errors
     /// When the configuration or the policy cannot be used.
     pub async fn open(source: BenchSource) -> Result<Self, Error> {
-        let mut config = source.config;
+        let (mut config, reveal) = (source.config, source.reveal);
         config.answer_once(source.timeout);
         let answers = BenchAnswers::default();
         let engine = Host::builder()
@@ -139,12 +141,23 @@ impl BenchStage {
         settle(deck.host(), &config).await;
         // What the servers offer has to be known before anything is decided.
         deck.policy().look_again().await;
-        Ok(Self { deck, answers })
+        Ok(Self { deck, reveal, answers })
     }
 
     /// The engine.
     pub const fn host(&self) -> &Host {
         self.deck.host()
+    }
+
+    /// What a report must not show of the results of a server: the values of its configuration, unless
+    /// they are revealed.
+    pub fn masks(&self, server: &ServerName) -> Redactor {
+        if self.reveal { Redactor::default() } else { self.secrets(server) }
+    }
+
+    /// The values of the configuration of a server, which no file may keep.
+    pub fn secrets(&self, server: &ServerName) -> Redactor {
+        Redactor::new(self.host().secrets(server))
     }
 
     /// What is wrong with the policy.
@@ -188,9 +201,4 @@ pub fn options(timeout: Option<Duration>, validation: Validation) -> CallOptions
         validation,
         ..CallOptions::default()
     }
-}
-
-/// The arguments as one value.
-pub fn object(arguments: &serde_json::Map<String, Value>) -> Value {
-    Value::Object(arguments.clone())
 }

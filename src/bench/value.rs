@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
+use base::pointer::child_pointer;
+use base::text::json::{WrittenNumbers, WrittenValue};
 use base::text::nearest;
 
 /// The values of the steps that were made so far, by their ids.
-pub type StepValues = HashMap<String, Value>;
+pub type StepValues = HashMap<String, WrittenValue>;
 
 /// One reference in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,55 +137,72 @@ pub fn literal_text(text: &str) -> String {
 }
 
 /// A value with its references replaced. A text that is one reference becomes the value itself,
-/// with its type; within other text a value is written as text, or as JSON.
+/// with its type; within other text a value is written as text, or as JSON. Numbers stay as they are
+/// written, here and in the values.
 ///
 /// # Errors
 /// When a step has no value, or not at that path; names both and what is there.
-pub fn resolved(value: &Value, steps: &StepValues) -> Result<Value, String> {
-    Ok(match value {
-        Value::String(text) => text_of(text, steps)?,
-        Value::Array(items) => {
-            items.iter().map(|item| resolved(item, steps)).collect::<Result<_, _>>()?
-        }
-        Value::Object(map) => Value::Object(resolved_map(map, steps)?),
-        other => other.clone(),
-    })
+pub fn resolved(given: &WrittenValue, steps: &StepValues) -> Result<WrittenValue, String> {
+    let WrittenValue { mut value, mut numbers } = given.clone();
+    replace_at("", &mut value, &mut numbers, steps)?;
+    Ok(WrittenValue { value, numbers })
 }
 
-/// As [`resolved`], of an object.
-///
-/// # Errors
-/// As [`resolved`].
-pub fn resolved_map(
-    map: &Map<String, Value>,
+/// Replaces the references of the part of a value at a pointer.
+fn replace_at(
+    at: &str,
+    part: &mut Value,
+    numbers: &mut WrittenNumbers,
     steps: &StepValues,
-) -> Result<Map<String, Value>, String> {
-    map.iter().map(|(key, value)| Ok((key.clone(), resolved(value, steps)?))).collect()
+) -> Result<(), String> {
+    match part {
+        Value::String(text) => {
+            let made = text_of(text, steps)?;
+            numbers.put(at, made.numbers);
+            *part = made.value;
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                replace_at(&format!("{at}/{index}"), item, numbers, steps)?;
+            }
+        }
+        Value::Object(map) => {
+            for (key, item) in map {
+                replace_at(&child_pointer(at, key), item, numbers, steps)?;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+    Ok(())
 }
 
-fn text_of(text: &str, steps: &StepValues) -> Result<Value, String> {
+fn text_of(text: &str, steps: &StepValues) -> Result<WrittenValue, String> {
     let parts = parts(text)?;
     let is_plain = |part: &TextPart<'_>| matches!(part, TextPart::Plain(""));
     let mut whole = parts.iter().filter(|part| !is_plain(part));
     if let (Some(TextPart::Reference(reference)), None) = (whole.next(), whole.next()) {
-        return lookup(reference, steps).cloned();
+        return lookup(reference, steps);
     }
     let mut out = String::new();
     for part in &parts {
         match part {
             TextPart::Plain(text) => out.push_str(text),
-            TextPart::Reference(reference) => match lookup(reference, steps)? {
-                Value::String(text) => out.push_str(text),
-                other => out.push_str(&other.to_string()),
-            },
+            TextPart::Reference(reference) => {
+                let found = lookup(reference, steps)?;
+                match &found.value {
+                    Value::String(text) => out.push_str(text),
+                    _ => out.push_str(&found.to_string()),
+                }
+            }
         }
     }
-    Ok(Value::String(out))
+    Ok(Value::String(out).into())
 }
 
-fn lookup<'a>(reference: &StepReference, steps: &'a StepValues) -> Result<&'a Value, String> {
+fn lookup(reference: &StepReference, steps: &StepValues) -> Result<WrittenValue, String> {
     let step = &reference.step;
-    let mut at = steps.get(step).ok_or_else(|| format!("the step `{step}` gave no value"))?;
+    let whole = steps.get(step).ok_or_else(|| format!("the step `{step}` gave no value"))?;
+    let (mut at, mut pointer) = (&whole.value, String::new());
     for key in &reference.path {
         let next = match at {
             Value::Object(map) => map.get(key),
@@ -203,8 +222,9 @@ fn lookup<'a>(reference: &StepReference, steps: &'a StepValues) -> Result<&'a Va
             };
             format!("the value of the step `{step}` has no `{key}`{has}")
         })?;
+        pointer = child_pointer(&pointer, key);
     }
-    Ok(at)
+    Ok(WrittenValue { value: at.clone(), numbers: whole.numbers.below(&pointer) })
 }
 
 #[cfg(test)]
@@ -212,14 +232,33 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn values(value: Value) -> StepValues {
+        StepValues::from([("a".to_owned(), value.into())])
+    }
+
+    fn resolved(given: &Value, steps: &StepValues) -> Result<Value, String> {
+        super::resolved(&given.clone().into(), steps).map(|made| made.value)
+    }
+
     #[test]
     fn a_reference_keeps_its_type_and_is_text_within_text() {
-        let steps = StepValues::from([("a".to_owned(), json!({"id": 7, "list": [{"n": "x"}]}))]);
+        let steps = values(json!({"id": 7, "list": [{"n": "x"}]}));
         let given = json!({"id": "${steps.a.id}", "t": "n-${steps.a.list[0].n}-$${x}", "l": ["${steps.a.list}"]});
         let made = resolved(&given, &steps).expect("resolved");
         assert_eq!(made, json!({"id": 7, "t": "n-x-${x}", "l": [[{"n": "x"}]]}));
         let named = references(&given).expect("readable");
         assert_eq!(named.len(), 3);
+    }
+
+    #[test]
+    fn numbers_stay_as_they_are_written() {
+        let parse = |text: &str| WrittenValue::parse(text).expect("JSON");
+        let steps = parse(r#"{"n": [123456789012345678901, 1e400], "i": 1.50}"#);
+        let steps = StepValues::from([("a".to_owned(), steps)]);
+        let given = r#"{"k":1e3,"l":["${steps.a.n}","${steps.a.n[1]}","is ${steps.a.i}"]}"#;
+        let made = super::resolved(&parse(given), &steps).expect("resolved");
+        let wanted = r#"{"k":1e3,"l":[[123456789012345678901,1e400],1e400,"is 1.50"]}"#;
+        assert_eq!(made.to_string(), wanted);
     }
 
     #[test]
@@ -235,8 +274,7 @@ mod tests {
 
     #[test]
     fn a_key_with_dots_or_spaces_stands_in_brackets() {
-        let steps =
-            StepValues::from([("a".to_owned(), json!({"b.c": {"d e": [1], "": 2}, "f": 3}))]);
+        let steps = values(json!({"b.c": {"d e": [1], "": 2}, "f": 3}));
         for (given, value) in [
             ("${steps.a['b.c'].d e[0]}", json!(1)),
             ("${steps.a[\"b.c\"][\"d e\"][0]}", json!(1)),
@@ -259,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_nowhere_says_what_is_there() {
-        let steps = StepValues::from([("a".to_owned(), json!({"ident": 7}))]);
+        let steps = values(json!({"ident": 7}));
         let wrong = |text: &str| resolved(&json!(text), &steps).expect_err("refused");
         assert!(wrong("${steps.a.idnt}").contains("did you mean `ident`?"));
         assert!(wrong("${steps.b}").contains("`b` gave no value"));

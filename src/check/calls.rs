@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-
 use crate::CheckFinding;
 use crate::expect::{ExpectTarget, Expectations, NamedCall, ResultExpectation, SampleCall};
 use crate::subject::brief;
+use base::text::json::WrittenValue;
 use deck::{SavedCall, SavedCalls, SavedTarget};
 use host::split_name;
 use protocol::ListKind;
@@ -19,7 +18,7 @@ pub struct PlannedCall {
     /// How it is named in a report.
     pub label: String,
     pub target: ExpectTarget,
-    pub arguments: Map<String, Value>,
+    pub arguments: WrittenValue,
     /// Deadline instead of the server's.
     pub timeout: Option<Duration>,
     /// Whether it skips the validation of its arguments.
@@ -92,7 +91,7 @@ fn of_sample(sample: &SampleCall, kind: ListKind, name: &str) -> PlannedCall {
     PlannedCall {
         label: brief(name, 60),
         target: ExpectTarget { kind, name: name.to_owned() },
-        arguments: sample.call.arguments.clone(),
+        arguments: sample.call.written_arguments(),
         timeout: None,
         // A call that is meant to fail may have arguments that do not fit.
         force: sample.expect.is_error == Some(true),
@@ -115,7 +114,7 @@ fn of_saved(
     if owner != server {
         return Err(fail(&format_args!("saved call `{name}` goes to server `{owner}`")));
     }
-    planned.arguments.extend(sample.call.arguments.clone());
+    planned.arguments = call.arguments_with(&sample.call.written_arguments());
     planned.expect = sample.expect.clone();
     planned.force |= sample.expect.is_error == Some(true);
     Ok(planned)
@@ -144,7 +143,7 @@ fn settle(name: &str, call: &SavedCall, known: &[String]) -> Result<(String, Pla
     let call = PlannedCall {
         label: brief(&format!("@{name}"), 60),
         target: ExpectTarget { kind, name: target },
-        arguments: call.arguments.clone(),
+        arguments: call.arguments_with(&WrittenValue::default()),
         timeout: call.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         force: call.force,
         expect: ResultExpectation::default(),
@@ -195,7 +194,7 @@ mod tests {
         let labels: Vec<&str> = some["weather"].iter().map(|c| c.label.as_str()).collect();
         assert_eq!(labels, ["forecast", "@oslo"]);
         let oslo = &some["weather"][1];
-        assert_eq!(Value::Object(oslo.arguments.clone()), json!({"city": "Oslo", "days": 3}));
+        assert_eq!(oslo.arguments, json!({"city": "Oslo", "days": 3}));
         assert_eq!(oslo.expect.text.as_deref(), Some("sun"));
     }
 

@@ -15,11 +15,13 @@ use serde_json::{Map, Value};
 use super::rule::finding;
 use super::subject::{CheckSubject, ListedEntry, brief, brief_pair};
 use super::{CheckFinding, Severity, rule};
+use base::Redactor;
 use base::pointer::{child_pointer, place};
+use base::text::json::{WrittenNumbers, WrittenValue, exact_form, within_range};
 use base::text::nearest;
 use deck::WrittenText;
 use host::CallOutcome;
-use protocol::ListKind;
+use protocol::{ListKind, Payload};
 use schema::{Parameter, SchemaVerdict, Validator, parameters};
 
 /// Name of the file beside the configuration.
@@ -153,13 +155,21 @@ impl Expectations {
     }
 
     fn from_written(written: &WrittenText) -> Result<Self, String> {
-        let file: Self = written.decode()?;
+        let mut file: Self = written.decode()?;
+        let numbers = written.written_value().map_err(|error| written.problem("", &error))?.numbers;
         let mut wrong = Vec::new();
         let mut report = |pointer: &[&str], message: &str| {
             let pointer = pointer.iter().fold(String::new(), |at, step| child_pointer(&at, step));
             wrong.push(written.problem(&pointer, message));
         };
         unknown_rules(&file.rules, &["rules"], &mut report);
+        for (server, expected) in &mut file.servers {
+            let calls = child_pointer("/servers", server) + "/calls";
+            for (index, call) in expected.calls.iter_mut().enumerate() {
+                call.call.numbers = numbers.below(&format!("{calls}/{index}/arguments"));
+                call.expect.numbers = numbers.below(&format!("{calls}/{index}/expect/json"));
+            }
+        }
         for (server, expected) in &file.servers {
             unknown_rules(&expected.rules, &["servers", server, "rules"], &mut report);
             for (index, call) in expected.calls.iter().enumerate() {
@@ -419,6 +429,9 @@ pub struct ExpectedCall {
     /// The arguments; those of a saved call are replaced key by key.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub arguments: Map<String, Value>,
+    /// Numbers of the arguments that are sent as the file writes them.
+    #[serde(skip)]
+    pub numbers: WrittenNumbers,
 }
 
 /// What a [`ExpectedCall`] names.
@@ -444,6 +457,12 @@ impl ExpectedCall {
             self.saved.as_deref().map(NamedCall::Saved),
         ];
         all.into_iter().flatten()
+    }
+
+    /// The arguments, with their numbers as they are written.
+    pub fn written_arguments(&self) -> WrittenValue {
+        let (arguments, numbers) = (self.arguments.clone(), self.numbers.clone());
+        WrittenValue { value: Value::Object(arguments), numbers }
     }
 }
 
@@ -505,6 +524,9 @@ pub struct ResultExpectation {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schemars(with = "Value")]
     pub json: Option<Value>,
+    /// Numbers of that value that are compared as the file writes them.
+    #[serde(skip)]
+    pub numbers: WrittenNumbers,
     /// A JSON Schema of the value.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schemars(with = "Value")]
@@ -548,27 +570,29 @@ impl ResultExpectation {
         self.text.as_deref().map(regex::Regex::new).transpose().map_err(|error| no_pattern(&error))
     }
 
-    /// Checks a result; `took` is the duration of its call.
+    /// Checks a result; `took` is the duration of its call, and `masks` know what of it no finding
+    /// may show.
     pub fn judge(
         &self,
         target: &ExpectTarget,
-        result: &Value,
+        result: &Payload,
         took: Duration,
+        masks: &Redactor,
     ) -> Vec<CheckFinding> {
         let mut wrong: Vec<String> = Vec::new();
         let failed = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         let text = CallOutcome::text_of(result);
         if failed != self.is_error.unwrap_or(false) {
             wrong.push(if failed {
-                format!("the tool failed: {}", brief(&text, 200))
+                format!("the tool failed: {}", brief(&masks.redact(&text), 200))
             } else {
                 "the tool succeeded, expected it to fail".to_owned()
             });
         }
         match self.compile() {
             Ok(compiled) => {
-                wrong.extend(mismatch(compiled.text.as_ref(), &text));
-                self.judge_value(&compiled, result, &mut wrong);
+                wrong.extend(mismatch(compiled.text.as_ref(), &text, masks));
+                self.judge_value(&compiled, result, masks, &mut wrong);
             }
             Err((key, error)) => wrong.push(format!("expect.{key}: {error}")),
         }
@@ -581,26 +605,37 @@ impl ResultExpectation {
     }
 
     /// Why the text of an error is not what is expected.
-    pub fn judge_error_text(&self, text: &str) -> Option<String> {
+    pub fn judge_error_text(&self, text: &str, masks: &Redactor) -> Option<String> {
         match self.text_pattern() {
-            Ok(pattern) => mismatch(pattern.as_ref(), text),
+            Ok(pattern) => mismatch(pattern.as_ref(), text, masks),
             Err(error) => Some(format!("expect.text: {error}")),
         }
     }
 
-    fn judge_value(&self, compiled: &CompiledExpectation, result: &Value, wrong: &mut Vec<String>) {
+    /// The value of the file, with its numbers as they are written.
+    fn wanted(&self, json: &Value) -> WrittenValue {
+        WrittenValue { value: json.clone(), numbers: self.numbers.clone() }
+    }
+
+    fn judge_value(
+        &self,
+        compiled: &CompiledExpectation,
+        result: &Payload,
+        masks: &Redactor,
+        wrong: &mut Vec<String>,
+    ) {
         if self.json.is_none() && compiled.schema.is_none() {
             return;
         }
         let value = value_of(result);
         if let Some(json) = &self.json
-            && let Some((pointer, message)) = lack(&value, json)
+            && let Some((pointer, message)) = lack(&value, &self.wanted(json), masks)
         {
-            wrong.push(misfit(&pointer, &message));
+            wrong.push(misfit(&pointer, &message, masks));
         }
         match compiled.schema.as_ref().map(|schema| schema.check(&value)) {
             Some(SchemaVerdict::Invalid(all)) => {
-                wrong.extend(all.iter().take(3).map(|v| misfit(&v.pointer, &v.message)));
+                wrong.extend(all.iter().take(3).map(|v| misfit(&v.pointer, &v.message, masks)));
             }
             Some(SchemaVerdict::Unknown(why)) => {
                 wrong.push(format!("could not be validated: {why}"));
@@ -611,10 +646,10 @@ impl ResultExpectation {
 }
 
 /// Why a text does not match a pattern.
-fn mismatch(pattern: Option<&regex::Regex>, text: &str) -> Option<String> {
+fn mismatch(pattern: Option<&regex::Regex>, text: &str, masks: &Redactor) -> Option<String> {
     let pattern = pattern.filter(|pattern| !pattern.is_match(text))?;
-    let pattern = brief(pattern.as_str(), 100);
-    Some(format!("the text does not match /{pattern}/: {}", brief(text, 200)))
+    let pattern = brief(&masks.redact(pattern.as_str()), 100);
+    Some(format!("the text does not match /{pattern}/: {}", brief(&masks.redact(text), 200)))
 }
 
 /// Why a pattern is none: the last line of what the reader says.
@@ -625,24 +660,30 @@ pub fn no_pattern(error: &regex::Error) -> String {
 }
 
 /// The value of a result: its structured content, else its text decoded from JSON, else its text,
-/// else the result as it is.
-pub fn value_of(result: &Value) -> Value {
+/// else the result as it is; with its numbers as they are written there.
+pub fn value_of(result: &Payload) -> WrittenValue {
     if let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null()) {
-        return structured.clone();
+        let numbers = result.numbers().below("/structuredContent");
+        return WrittenValue { value: structured.clone(), numbers };
     }
     let text = CallOutcome::text_of(result);
-    if let Ok(value) = serde_json::from_str(&text) {
-        return value;
+    if let Ok(value) = serde_json::from_str(&within_range(&text)) {
+        let numbers = WrittenNumbers::rounded_in(&text).unwrap_or_default();
+        return WrittenValue { value, numbers };
     }
     let key = ["content", "messages", "contents"].into_iter().find_map(|key| result.get(key));
     let blocks = key.and_then(Value::as_array).map_or(0, Vec::len);
     let only_text = !text.is_empty() && blocks == 1;
-    if only_text { Value::String(text) } else { result.clone() }
+    if only_text {
+        return Value::String(text).into();
+    }
+    WrittenValue { value: Value::clone(result), numbers: result.numbers().clone() }
 }
 
 /// The place where a value does not fit, and why.
-pub(super) fn misfit(pointer: &str, message: &str) -> String {
-    format!("{}: {}", brief(place(pointer), 120), brief(message, 200))
+pub(super) fn misfit(pointer: &str, message: &str, masks: &Redactor) -> String {
+    let (pointer, message) = (masks.redact(place(pointer)), masks.redact(message));
+    format!("{}: {}", brief(&pointer, 120), brief(&message, 200))
 }
 
 /// A finding about a sample call.
@@ -653,30 +694,68 @@ pub fn sample(target: &ExpectTarget, message: String) -> CheckFinding {
 /// The first place where `value` does not contain `subset`: pointer and message.
 ///
 /// Objects must have every key; arrays must begin with the elements; the rest must be equal, numbers
-/// by value.
-pub fn lack(value: &Value, subset: &Value) -> Option<(String, String)> {
-    lack_at(value, subset, "")
+/// by value, as they are written. The message shows nothing that is masked.
+pub fn lack(
+    value: &WrittenValue,
+    subset: &WrittenValue,
+    masks: &Redactor,
+) -> Option<(String, String)> {
+    Lacking { have: &value.numbers, want: &subset.numbers, masks }.at(value, subset, "")
 }
 
-fn lack_at(value: &Value, subset: &Value, pointer: &str) -> Option<(String, String)> {
-    let within = |have: Option<&Value>, want: &Value, at: String| match have {
-        Some(value) => lack_at(value, want, &at),
-        None => Some((at, "is missing".to_owned())),
-    };
-    match (value, subset) {
-        (Value::Object(have), Value::Object(want)) => want
-            .iter()
-            .find_map(|(key, want)| within(have.get(key), want, child_pointer(pointer, key))),
-        (Value::Array(have), Value::Array(want)) => {
-            let mut wanted = want.iter().enumerate();
-            wanted.find_map(|(i, want)| within(have.get(i), want, format!("{pointer}/{i}")))
-        }
-        (have, want) if schema::same(have, want) => None,
-        (have, want) => {
-            let (have, want) = brief_pair(&have.to_string(), &want.to_string(), 80);
-            Some((pointer.to_owned(), format!("is {have}, expected {want}")))
+/// Looks for what one value lacks of another.
+struct Lacking<'a> {
+    have: &'a WrittenNumbers,
+    want: &'a WrittenNumbers,
+    masks: &'a Redactor,
+}
+
+impl Lacking<'_> {
+    fn at(&self, value: &Value, subset: &Value, pointer: &str) -> Option<(String, String)> {
+        let within = |have: Option<&Value>, want: &Value, at: String| match have {
+            Some(value) => self.at(value, want, &at),
+            None => Some((at, "is missing".to_owned())),
+        };
+        match (value, subset) {
+            (Value::Object(have), Value::Object(want)) => want
+                .iter()
+                .find_map(|(key, want)| within(have.get(key), want, child_pointer(pointer, key))),
+            (Value::Array(have), Value::Array(want)) => {
+                let mut wanted = want.iter().enumerate();
+                wanted.find_map(|(i, want)| within(have.get(i), want, format!("{pointer}/{i}")))
+            }
+            (have, want) => {
+                let is = written_at(have, self.have, pointer);
+                let wanted = written_at(want, self.want, pointer);
+                let is_exact = !have.is_number() || exact_form(&is) == exact_form(&wanted);
+                if schema::same(have, want) && is_exact {
+                    return None;
+                }
+                let (is, wanted) = (self.masks.redact(&is), self.masks.redact(&wanted));
+                let (is, wanted) = brief_pair(&is, &wanted, 80);
+                Some((pointer.to_owned(), format!("is {is}, expected {wanted}")))
+            }
         }
     }
+}
+
+/// Whether a value, whose numbers are written so, is the wanted one; numbers by value.
+pub fn is_wanted(wanted: &WrittenValue, value: &Value, numbers: &WrittenNumbers) -> bool {
+    if !schema::same(wanted, value) {
+        return false;
+    }
+    let (of_wanted, of_value) = (wanted.numbers.only_rounded(), numbers.only_rounded());
+    let exact = |whole: &Value, numbers: &WrittenNumbers, place: &str| {
+        whole.pointer(place).map(|part| exact_form(&written_at(part, numbers, place)))
+    };
+    let mut places = of_wanted.iter().chain(of_value.iter()).map(|(place, _)| place);
+    places.all(|place| exact(&wanted.value, &of_wanted, place) == exact(value, &of_value, place))
+}
+
+/// The part of a value at a place as JSON, a number as it is written there.
+fn written_at(part: &Value, numbers: &WrittenNumbers, place: &str) -> String {
+    let written = part.as_number().and_then(|number| numbers.written(place, number));
+    written.map_or_else(|| part.to_string(), str::to_owned)
 }
 
 // Severities and budgets, as the expectations file sets them.
@@ -739,9 +818,18 @@ mod tests {
 
     fn judge(expect: Value, result: Value) -> Vec<String> {
         let expect: ResultExpectation = serde_json::from_value(expect).expect("an expectation");
+        judge_written(&expect, &result.into())
+    }
+
+    fn judge_written(expect: &ResultExpectation, result: &Payload) -> Vec<String> {
         let took = Duration::from_millis(20);
         expect
-            .judge(&ExpectTarget { kind: ListKind::Tools, name: "t".into() }, &result, took)
+            .judge(
+                &ExpectTarget { kind: ListKind::Tools, name: "t".into() },
+                result,
+                took,
+                &Redactor::default(),
+            )
             .into_iter()
             .map(|f| f.message)
             .collect()
@@ -795,16 +883,39 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_compared_as_they_are_written_in_the_file_and_in_the_answer() {
+        let text = r#"{"servers": {"s": {"calls": [
+            {"tool": "t", "expect": {"json": {"id": [123456789012345678901], "f": 1.50}}}]}}}"#;
+        let file = Expectations::parse(text).expect("a file");
+        let expect = &file.servers["s"].calls[0].expect;
+        let judge = |id: &str, f: &str| {
+            let value = format!("{{\"id\": [{id}], \"f\": {f}}}");
+            let structured = format!("{{\"structuredContent\": {value}}}");
+            let result = WrittenValue::parse(&structured).expect("JSON");
+            let found = judge_written(expect, &result.into());
+            let content = json!({"content": [{"type": "text", "text": value}]});
+            assert_eq!(judge_written(expect, &content.into()), found);
+            found
+        };
+        assert_eq!(judge("123456789012345678901", "1.5"), [""; 0]);
+        assert_eq!(judge("1.23456789012345678901e20", "15e-1"), [""; 0]);
+        let other = "/id/0: is 123456789012345678902, expected 123456789012345678901";
+        assert_eq!(judge("123456789012345678902", "1.5"), [other]);
+        assert_eq!(judge("123456789012345678901", "1.6"), ["/f: is 1.6, expected 1.50"]);
+    }
+
+    #[test]
     fn the_value_of_a_result_is_structured_content_then_json_then_text() {
         let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+        let value_of = |result: Value| value_of(&result.into()).value;
         assert_eq!(
-            value_of(&json!({"structuredContent": {"a": 1}, "content": []})),
+            value_of(json!({"structuredContent": {"a": 1}, "content": []})),
             json!({"a": 1})
         );
-        assert_eq!(value_of(&text("[1]")), json!([1]));
-        assert_eq!(value_of(&text("hi")), json!("hi"));
+        assert_eq!(value_of(text("[1]")), json!([1]));
+        assert_eq!(value_of(text("hi")), json!("hi"));
         let image = json!({"content": [{"type": "image", "data": ""}]});
-        assert_eq!(value_of(&image), image);
+        assert_eq!(value_of(image.clone()), image);
     }
 }
 

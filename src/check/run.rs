@@ -67,6 +67,8 @@ pub struct Plan {
     pub accounts: Option<Accounts>,
     /// The new file that everything is recorded to.
     pub record: Option<std::path::PathBuf>,
+    /// Whether findings may show values of the configuration that servers echo.
+    pub reveal: bool,
 }
 
 impl Plan {

@@ -262,6 +262,7 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
         config: source.config,
         accounts: deck::accounts(common, &args.one),
         timeout: common.timeout,
+        reveal: common.reveal,
     };
     if args.init {
         let mut calls = Vec::new();
@@ -845,7 +846,7 @@ fn write_first(
         output::complain("the servers offer nothing that could be tested");
         return Ok(ExitStatus::Unavailable);
     }
-    let text = json::pretty(&file) + "\n";
+    let text = file.text();
     LoadedTests::parse(path, &text)?;
     edit_file(path, Readers::Default, |kept| match kept {
         None => Ok(Some(text)),

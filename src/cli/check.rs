@@ -136,6 +136,7 @@ fn prepare(
         policy: source.path.as_ref().map(|_| policy_files(common)).unwrap_or_default(),
         accounts: deck::accounts(common, request.one),
         record: common.record.clone(),
+        reveal: common.reveal,
     };
     Ok((plan, files))
 }

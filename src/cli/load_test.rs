@@ -17,8 +17,8 @@ use super::outcome::{OutcomeFormat, Printer};
 use super::output::{self, ExitStatus};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
-use base::SafeText;
 use base::human::{count, phrase};
+use base::{Redactor, SafeText};
 use config::error::Error;
 use host::{CallOptions, CallOutcome, Host, Origin, TargetKind};
 
@@ -42,6 +42,8 @@ struct Tally {
     failed: u64,
     /// By code: how many, and the first message.
     errors: BTreeMap<&'static str, (u64, String)>,
+    /// What no message may show.
+    masks: Redactor,
 }
 
 impl Tally {
@@ -55,7 +57,7 @@ impl Tally {
             Err(error) => (error.code.as_str(), error.message.clone()),
         };
         self.failed += 1;
-        let first = || (0, SafeText::cut(&message, 120).as_str().to_owned());
+        let first = || (0, SafeText::cut(&self.masks.redact(&message), 120).as_str().to_owned());
         self.errors.entry(code).or_insert_with(first).0 += 1;
     }
 }
@@ -87,6 +89,8 @@ async fn calls(
     let prepared = operate::prepare(host, invocation, (&args.name, words))?;
     let Prepared { canonical, server, arguments, takes } = prepared;
     let (arguments, numbers) = (arguments.value, Some(Arc::new(arguments.numbers)));
+    let secrets = if invocation.common.reveal { Vec::new() } else { host.secrets(&server) };
+    let masks = Redactor::new(secrets);
     let options = CallOptions {
         origin: Origin::Cli,
         server: Some(server),
@@ -95,7 +99,7 @@ async fn calls(
     };
     let latencies = Histogram::new_with_max(MAX_LATENCY_MICROS, 3)
         .map_err(|error| Error::new(config::error::ErrorCode::Internal, error.to_string()))?;
-    let tally = RefCell::new(Tally { latencies, failed: 0, errors: BTreeMap::new() });
+    let tally = RefCell::new(Tally { latencies, failed: 0, errors: BTreeMap::new(), masks });
     let open = Cell::new(args.calls);
     let refused = RefCell::new(None);
     let began = Instant::now();

@@ -15,7 +15,7 @@ use super::{consent, deck, outcome, output, values};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget, WrittenText};
-use base::text::json::{WrittenNumbers, WrittenValue};
+use base::text::json::WrittenValue;
 use base::text::quoted;
 use base::{SafeText, ServerName};
 use config::error::{Error, ErrorCode};
@@ -70,18 +70,13 @@ fn writable(file: Option<&Path>) -> Result<(), Error> {
 fn again(mut operation: OperationArgs<'_>, name: &str, mut words: ArgumentWords) -> CommandResult {
     let printer = operation.printer;
     let call = printer.need(find(operation.invocation.common, name))?;
-    let mut base = call.arguments;
-    let mut numbers = WrittenNumbers::default();
-    match words.base.take() {
-        None => {}
-        Some(WrittenValue { value: Value::Object(more), numbers: theirs }) => {
-            base.extend(more);
-            numbers = theirs;
-        }
-        Some(_) => return Err(printer.failure(&invalid("arguments must be a JSON object"))),
+    let more = words.base.take().unwrap_or_else(|| Value::Object(Map::new()).into());
+    if !more.is_object() {
+        return Err(printer.failure(&invalid("arguments must be a JSON object")));
     }
-    let empty = base.is_empty() && words.pairs.is_empty();
-    words.base = Some(WrittenValue { value: Value::Object(base), numbers });
+    let base = call.arguments_with(&more);
+    let empty = base.as_object().is_none_or(Map::is_empty) && words.pairs.is_empty();
+    words.base = Some(base);
     // The command line overrides the saved timeout.
     let seconds = call.timeout.filter(|_| operation.invocation.common.timeout.is_none());
     operation.options.timeout = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
@@ -19,11 +20,12 @@ use ::deck::{
     ExportFormat, Recorder, Recording, RecordingLine, RecordingLosses, RecordingPart, Scrubber,
     export_recording,
 };
-use base::SafeText;
 use base::human::{count, parse_duration};
+use base::text::json::WrittenValue;
 use base::text::path::spelled;
+use base::{Redactor, SafeText};
 use host::{CallOptions, Host, Origin};
-use protocol::{Direction, MessageKind, every_difference};
+use protocol::{Direction, MessageKind, every_written_difference};
 
 /// `mcpdeck scrub`
 #[derive(Debug, Args)]
@@ -206,8 +208,8 @@ pub fn report(args: &ReportArgs) -> CommandResult {
 /// One recorded operation.
 pub struct DiffedOperation {
     method: String,
-    params: Value,
-    result: Result<Value, Value>,
+    params: WrittenValue,
+    result: Result<WrittenValue, WrittenValue>,
 }
 
 #[cfg(feature = "bench")]
@@ -252,14 +254,15 @@ fn recorded(args: &ReplayArgs) -> Result<(String, Vec<DiffedOperation>), ExitSta
 
 /// The operations of a recording that were answered, by server.
 pub fn operations(file: &Path) -> std::io::Result<BTreeMap<String, Vec<DiffedOperation>>> {
-    let mut open: Vec<((String, Value), String, Value)> = Vec::new();
+    let mut open: Vec<((String, Value), String, WrittenValue)> = Vec::new();
     let mut out: BTreeMap<String, Vec<DiffedOperation>> = BTreeMap::new();
     let recording = Recording::open(file)?;
     let losses = recording.losses();
     let mut unread = 0;
     for line in recording {
         let RecordingLine::Frame(frame) = line? else { continue };
-        let Ok(message) = serde_json::from_str::<Value>(&frame.body) else {
+        let plain = || serde_json::from_str::<Value>(&frame.body).ok().map(WrittenValue::from);
+        let Some(message) = WrittenValue::parse(&frame.body).ok().or_else(plain) else {
             let is_needed = !matches!(frame.kind, MessageKind::Junk | MessageKind::Notification);
             unread += usize::from(is_needed && !frame.body.is_empty());
             continue;
@@ -270,14 +273,18 @@ pub fn operations(file: &Path) -> std::io::Result<BTreeMap<String, Vec<DiffedOpe
                 Direction::Out,
                 MessageKind::Request,
                 Some(method @ ("tools/call" | "prompts/get" | "resources/read")),
-            ) => open.push((id, method.to_owned(), message["params"].clone())),
+            ) => open.push((id, method.to_owned(), message.part("/params"))),
             (Direction::In, MessageKind::Response | MessageKind::Error, _) => {
                 let Some(at) = open.iter().rposition(|(asked, ..)| *asked == id) else {
                     continue;
                 };
                 let ((server, _), method, params) = open.remove(at);
-                let result = message.get("result").ok_or(&message["error"]);
-                let result = result.cloned().map_err(Clone::clone);
+                let is_result = message.get("result").is_some();
+                let result = if is_result {
+                    Ok(message.part("/result"))
+                } else {
+                    Err(message.part("/error"))
+                };
                 out.entry(server).or_default().push(DiffedOperation { method, params, result });
             }
             _ => {}
@@ -335,15 +342,18 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Comm
     deck::ended(ran)
 }
 
+/// How a live server answers an operation now, beside how it did. The secrets of its entry are masked
+/// in both: a recording has none.
 async fn compared(host: &Host, server: &base::ServerName, operation: &DiffedOperation) -> Value {
     let options = CallOptions {
         server: Some(server.clone()),
         bypass_cache: true,
         origin: Origin::Cli,
         validation: host::Validation::Force,
+        numbers: Some(Arc::new(operation.params.numbers.below("/arguments"))),
         ..CallOptions::default()
     };
-    let params = &operation.params;
+    let params = &operation.params.value;
     let arguments = params.get("arguments").cloned().unwrap_or_else(|| json!({}));
     let name = params["name"].as_str().unwrap_or_default();
     let outcome = match operation.method.as_str() {
@@ -354,16 +364,24 @@ async fn compared(host: &Host, server: &base::ServerName, operation: &DiffedOper
             host.get_resource_with(uri, options).await
         }
     };
+    let masks = Redactor::new(host.secrets(server));
     let now = match outcome {
-        Ok(outcome) => Ok(outcome.result.into_value()),
-        Err(error) => Err(error.rpc.as_ref().map_or_else(
+        Ok(outcome) => {
+            let result = outcome.result.redacted(&masks).unwrap_or(outcome.result);
+            Ok(result.into_written())
+        }
+        Err(error) => Err(WrittenValue::from(error.rpc.as_ref().map_or_else(
             || json!({"message": error.message}),
             |rpc| json!({"code": rpc.code, "message": rpc.message}),
-        )),
+        ))),
     };
     let found = match (&operation.result, &now) {
         (Err(before), Err(now)) if before["code"] == now["code"] => Vec::new(),
-        (Ok(before) | Err(before), Ok(now) | Err(now)) => every_difference(before, now),
+        (Ok(before) | Err(before), Ok(now) | Err(now)) => {
+            let value = masks.redact_json(before).unwrap_or_else(|| before.value.clone());
+            let before = WrittenValue { value, numbers: before.numbers.clone() };
+            every_written_difference(&before, now)
+        }
     };
     let found: Vec<Value> = found
         .into_iter()

@@ -126,6 +126,7 @@ impl DashboardBench {
             config: config.clone(),
             accounts: deck::accounts(&self.common, &self.one),
             timeout: self.common.timeout,
+            reveal: self.common.reveal,
         };
         let saved = SavedCalls::load(&operate::saved_path(file))?;
         let snapshots = Snapshots::load(path, false)?;
@@ -240,6 +241,7 @@ fn written_call(step: &TestStep) -> Option<SavedCall> {
     Some(SavedCall {
         target,
         arguments: step.call.arguments.clone(),
+        numbers: step.call.numbers.clone(),
         timeout: None,
         force: step.force,
     })

@@ -21,7 +21,7 @@ use crate::files::edit_file;
 use crate::written::WrittenText;
 use base::atomic::Readers;
 use base::pointer::child_pointer;
-use base::text::json::pretty;
+use base::text::json::{WrittenNumbers, WrittenValue, pretty};
 use base::text::nearest;
 use config::put_member;
 
@@ -53,6 +53,9 @@ pub struct SavedCall {
     /// Arguments of a tool or prompt.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub arguments: Map<String, Value>,
+    /// Numbers of the arguments that are sent as the file writes them.
+    #[serde(skip)]
+    pub numbers: WrittenNumbers,
     /// Deadline in seconds instead of the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
@@ -91,6 +94,7 @@ impl SavedCall {
         Self {
             target: SavedTarget::Tool { tool: name.into() },
             arguments: arguments.as_object().cloned().unwrap_or_default(),
+            numbers: WrittenNumbers::default(),
             timeout: None,
             force: false,
         }
@@ -99,6 +103,17 @@ impl SavedCall {
     /// The arguments as one value.
     pub fn arguments_value(&self) -> Value {
         Value::Object(self.arguments.clone())
+    }
+
+    /// The arguments with their numbers as they are written, and in place of them those of `more`, key
+    /// by key.
+    pub fn arguments_with(&self, more: &WrittenValue) -> WrittenValue {
+        let (value, numbers) = (self.arguments_value(), self.numbers.clone());
+        let mut all = WrittenValue { value, numbers };
+        for key in more.as_object().into_iter().flat_map(Map::keys) {
+            all.insert_written(key, more.part(&child_pointer("", key)));
+        }
+        all
     }
 }
 
@@ -119,7 +134,9 @@ impl SavedCalls {
     }
 
     fn from_written(text: &WrittenText) -> Result<Self, String> {
-        let value = text.whole()?;
+        text.whole()?;
+        let written = text.written_value().map_err(|error| text.problem("", &error))?;
+        let WrittenValue { value, numbers } = written;
         let wrong = |pointer: &str, message: &str| Err(text.problem(pointer, message));
         if value.get("version").is_some_and(|version| *version != 1) {
             return wrong("/version", "only version 1 is known");
@@ -133,7 +150,7 @@ impl SavedCalls {
         let mut out = Self { version: 1, calls: IndexMap::new() };
         for (name, call) in calls {
             let pointer = child_pointer("/calls", &name);
-            let Ok(call) = serde_json::from_value::<SavedCall>(call) else {
+            let Ok(mut call) = serde_json::from_value::<SavedCall>(call) else {
                 let needs =
                     "a call needs `tool`, `prompt` or `resource`, and `arguments` as an object";
                 return wrong(&pointer, needs);
@@ -142,6 +159,7 @@ impl SavedCalls {
             if !call.timeout.is_none_or(is_time) {
                 return wrong(&format!("{pointer}/timeout"), "it must be more than 0 seconds");
             }
+            call.numbers = numbers.below(&format!("{pointer}/arguments"));
             out.calls.insert(name, call);
         }
         Ok(out)
@@ -201,6 +219,7 @@ mod tests {
             SavedCall {
                 target: SavedTarget::Resource { resource: "file:///r".into(), server: None },
                 arguments: Map::new(),
+                numbers: WrittenNumbers::default(),
                 timeout: Some(1.5),
                 force: true,
             },
@@ -260,6 +279,22 @@ mod tests {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("set");
         SavedCalls::put(&path, "a", SavedCall::tool("a.t", &json!({}))).expect("writable");
         assert_eq!(mode(), 0o644);
+    }
+
+    #[test]
+    fn numbers_are_sent_as_the_file_writes_them_and_replaced_with_their_keys() {
+        let text = r#"{ // exact
+            "calls": {"big": {"tool": "a.b", "arguments": {"n": 123456789012345678901, "f": 1e3, "x": 1e400}}}}"#;
+        let saved = SavedCalls::from_written(&WrittenText::new("c.json", text)).expect("readable");
+        let call = saved.get("big").expect("there");
+        let sent =
+            |more: &str| call.arguments_with(&WrittenValue::parse(more).expect("JSON")).to_string();
+        assert_eq!(sent("{}"), r#"{"n":123456789012345678901,"f":1e3,"x":1e400}"#);
+        assert_eq!(
+            sent(r#"{"f":1.50,"g":0.0}"#),
+            r#"{"n":123456789012345678901,"f":1.50,"x":1e400,"g":0.0}"#
+        );
+        assert_eq!(sent(r#"{"n":{"m":1e400}}"#), r#"{"n":{"m":1e400},"f":1e3,"x":1e400}"#);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use base::SafeText;
 use base::file::read_text;
-use base::text::json::WrittenValue;
+use base::text::json::{WrittenValue, within_range};
 use base::text::nearest;
 use base::text::path::spelled;
 use config::error::Violation;
@@ -170,7 +170,10 @@ impl WrittenText {
     pub fn decode<T: DeserializeOwned + JsonSchema>(&self) -> Result<T, String> {
         let root = self.whole_root()?;
         // As text, for values that keep their numbers as they are written.
-        if let Ok(decoded) = serde_json::from_str(&root.to_json_text()) {
+        let text = root.to_json_text();
+        // A number beyond a double is the largest one for those that keep values alone.
+        let plain = |_| serde_json::from_str(&within_range(&text));
+        if let Ok(decoded) = serde_json::from_str(&text).or_else(plain) {
             return Ok(decoded);
         }
         let value = root.to_json();

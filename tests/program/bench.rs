@@ -1217,6 +1217,160 @@ for line in sys.stdin:
     assert!(!sound.path().join(text).exists() && !sound.path().join(calls).exists());
 }
 
+/// A server that answers with the number that it was given, in full.
+const COUNTER: &str = r#"
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request:
+        continue
+    method, params = request["method"], request.get("params", {})
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "counter", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": "echo", "annotations": {"readOnlyHint": True},
+                             "inputSchema": {"type": "object"}}]}
+    elif method == "tools/call":
+        given = params.get("arguments", {})
+        result = {"content": [{"type": "text", "text": json.dumps(given)}], "structuredContent": given}
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"],
+            "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"#;
+
+#[test]
+fn numbers_of_files_are_sent_and_compared_as_they_are_written() {
+    let bench = Bench::new();
+    let script = bench.write("counter.py", COUNTER);
+    let env = json!({crate::support::MARK: bench.mark()});
+    bench.servers(&json!({"s": {"command": "python3", "args": [script], "env": env}}));
+    let (big, other) = ("123456789012345678901", "123456789012345678902");
+    let calls = format!(
+        r#"{{"calls": {{"big": {{"tool": "s.echo", "arguments": {{"n": {big}, "m": 1}}}}}}}}"#
+    );
+    bench.write("mcp.calls.json", &calls);
+    let file = |wanted: &str| {
+        format!(
+            r#"{{"suites": {{"a": {{"steps": [
+                {{"id": "one", "tool": "s.echo", "arguments": {{"n": {big}}}, "expect": {{"json": {{"n": {wanted}}}}}}},
+                {{"tool": "s.echo", "arguments": {{"n": "${{steps.one.n}}"}}, "expect": {{"paths": {{"$.n": {wanted}}}}}}},
+                {{"saved": "big", "arguments": {{"m": {big}}}, "expect": {{"json": {{"n": {wanted}, "m": "${{steps.one.n}}"}}}}}},
+                {{"saved": "big", "expect": {{"snapshot": true}}}}]}}}}}}"#
+        )
+    };
+    let verdicts_of = |wanted: &str| {
+        bench.write("mcp.tests.json", &file(wanted));
+        let done = bench.run(&["test", "--format", "json"], AT_MOST);
+        verdicts(&done.json(), 0).join(" ")
+    };
+    bench.write("mcp.tests.json", &file(big));
+    assert_eq!(bench.run(&["test", "--update"], AT_MOST).code, Some(0));
+    assert_eq!(verdicts_of(big), "passed passed passed passed");
+    let next = calls.replace(big, other);
+    bench.write("mcp.calls.json", &next);
+    // The first fails, and what needs its value is not made; the snapshot is of another number.
+    assert_eq!(verdicts_of(other), "failed skipped skipped failed");
+    bench.write("mcp.calls.json", &calls);
+    let called = bench.run(&["call", "@big", "m=2", "--record", "r.jsonl"], AT_MOST);
+    assert!(called.stdout.contains(big), "{called:?}");
+    let replayed = bench.run(&["replay", "r.jsonl"], AT_MOST);
+    assert_eq!(replayed.code, Some(0), "{replayed:?}");
+    let init = bench.run(&["test", "first.json", "--init", "--from", "r.jsonl"], AT_MOST);
+    assert_eq!(init.code, Some(0), "{init:?}");
+    let first = std::fs::read_to_string(bench.path().join("first.json")).expect("written");
+    assert!(first.contains(big), "{first}");
+    for (wanted, code) in [(big, 0), (other, 1)] {
+        let calls = format!(
+            r#"{{"servers": {{"s": {{"calls": [
+                {{"tool": "echo", "arguments": {{"n": {big}}}, "expect": {{"json": {{"n": {wanted}}}}}}},
+                {{"saved": "big", "expect": {{"json": {{"n": {wanted}}}}}}}]}}}}}}"#
+        );
+        bench.write("ex.json", &calls);
+        let done = bench.run(&["--check", "--fail-on", "error", "--expect", "ex.json"], AT_MOST);
+        assert_eq!(done.code, Some(code), "{done:?}");
+    }
+}
+
+/// A server that says its token in every answer, name and error.
+const TALKER: &str = r#"
+import json, os, sys
+token = os.environ["TALKER_TOKEN"]
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request:
+        continue
+    method, params = request["method"], request.get("params", {})
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "resources": {}},
+                  "serverInfo": {"name": "talker", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": name, "annotations": {"readOnlyHint": True},
+                             "inputSchema": {"type": "object"}} for name in ["say", "fail"]]}
+    elif method == "resources/list":
+        result = {"resources": [{"uri": "x://" + token, "name": "n"}]}
+    elif method == "tools/call":
+        result = {"content": [{"type": "text", "text": "so it is " + token}],
+                  "structuredContent": {"v": token, "w": [token]}, "isError": params["name"] == "fail"}
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"],
+            "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"#;
+
+#[test]
+fn no_report_and_no_file_shows_a_secret_that_a_server_says() {
+    const TOKEN: &str = "canary-0123456789-token";
+    let bench = Bench::new();
+    let script = bench.write("talker.py", TALKER);
+    let env = json!({crate::support::MARK: bench.mark(), "TALKER_TOKEN": TOKEN});
+    bench.servers(&json!({"s": {"command": "python3", "args": [script], "env": env}}));
+    let steps = json!([
+        {"tool": "s.fail"}, {"tool": "s.say", "expect": {"text": "^x$"}},
+        {"tool": "s.say", "expect": {"json": {"v": "x"}}},
+        {"tool": "s.say", "expect": {"schema": {"properties": {"v": {"const": "x"}}}}},
+        {"tool": "s.say", "expect": {"notText": "so it"}},
+        {"tool": "s.say", "expect": {"paths": {"$.v": "z", "$.w": {"type": "string"}}}},
+        {"id": "said", "tool": "s.say", "expect": {"snapshot": true, "text": TOKEN, "json": {"v": TOKEN}}},
+        {"tool": "s.say", "arguments": {"a": "${steps.said.v}"}, "expect": {"paths": {"$.w": "${steps.said.v}"}}},
+    ]);
+    let file = json!({"suites": {"a": {"steps": steps}}});
+    bench.write("mcp.tests.json", &file.to_string());
+    let calls =
+        json!([{"tool": "fail"}, {"tool": "say", "expect": {"text": "^x$", "json": {"w": [1]}}}]);
+    bench.write("ex.json", &json!({"servers": {"s": {"calls": calls}}}).to_string());
+    let run = |args: &[&str], code: i32| {
+        let done = bench.run(args, AT_MOST_FOR_MANY);
+        assert_eq!(done.code, Some(code), "{done:?}");
+        assert!(!done.stdout.contains("canary") && !done.stderr.contains("canary"), "{done:?}");
+        done
+    };
+    run(&["test", "--update"], 1);
+    for format in ["human", "json", "junit", "html", "sarif", "github"] {
+        let shown = run(&["test", "-v", "--format", format], 1).stdout;
+        assert!(shown.contains("***"), "{format}: {shown}");
+    }
+    run(&["test", "--fuzz=s.fail", "--save", "--format", "json"], 1);
+    run(&["load", "s.fail", "-n", "2", "--json"], 1);
+    run(&["load", "s.fail", "-n", "2"], 1);
+    run(&["--check", "--expect", "ex.json"], 1);
+    run(&["call", "s.say", "--record", "said.jsonl"], 0);
+    run(&["replay", "said.jsonl"], 0);
+    run(&["test", "first.json", "--init"], 0);
+    run(&["test", "first.json", "--coverage", "-v"], 1);
+    for name in ["mcp.tests.snapshots.json", "said.jsonl", "first.json", "mcp.calls.json"] {
+        let text = std::fs::read_to_string(bench.path().join(name)).expect("written");
+        assert!(!text.contains("canary"), "{name}: {text}");
+    }
+    // What it says is judged as it was said, and shown to who asks for it.
+    let (_, whole) = report(&bench, &file, &["--reveal"]);
+    assert_eq!(verdicts(&whole, 0)[6], "passed", "{whole:#}");
+    assert!(whole.to_string().contains("so it is canary"), "{whole:#}");
+}
+
 /// A server that writes into its folder, and answers only when it found one file there at its start.
 const KEEPER: &str = r#"
 import json, os, sys

@@ -98,7 +98,7 @@ impl Fuzzer<'_> {
     /// What a tool answers to its smallest arguments; `None` when it fails.
     async fn answer(&mut self, run: &ToolRun) -> Option<Value> {
         let end = self.probe.call(&run.name, &run.smallest).await;
-        end.into_outcome().map(|outcome| value_of(&outcome.result))
+        end.into_outcome().map(|outcome| value_of(&outcome.result).value)
     }
 
     /// As [`Fuzzer::answer`], of a copy that has answered so before; `None` where it does not stay

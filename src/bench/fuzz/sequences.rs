@@ -24,7 +24,7 @@ impl Fuzzer<'_> {
             }
             let made = self.probe.call(&maker.name, &maker.smallest.clone()).await;
             let Some(made) = made.into_outcome() else { continue };
-            let made = value_of(&made.result);
+            let made = value_of(&made.result).value;
             let given = leaves(&made);
             let links: Vec<(&ToolRun, String, Value)> =
                 runs.iter().flat_map(|taker| links(tools, maker, taker, &given)).collect();

@@ -19,7 +19,7 @@ use crate::calls::{Called, PlannedCall};
 use crate::expect::{ExpectTarget, misfit, sample};
 use crate::rules::{self, AssessedOffers};
 use crate::subject::{CheckedCard, brief};
-use base::ServerName;
+use base::{Redactor, ServerName};
 use config::error::Error;
 use config::{ServerConfig, TransportConfig};
 use deck::PolicyKeeper;
@@ -140,7 +140,7 @@ async fn one<'p>(
         }
         let calls = async {
             for call in plan.calls_of(name) {
-                let called = make(host, name, call).await;
+                let called = make(host, name, call, plan.reveal).await;
                 run.lock().calls.push(called);
             }
         };
@@ -225,8 +225,9 @@ fn cut(run: &mut Run, server: &Arc<ServerView>, calls: &[PlannedCall]) {
 
 // One sample call: made through the engine and judged.
 
-/// Makes a call of a server that is ready.
-async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -> Called {
+/// Makes a call of a server that is ready. Its findings show no value of the configuration, unless
+/// they are to reveal them.
+async fn make(host: &Host, server: &ServerName, call: &PlannedCall, reveal: bool) -> Called {
     let began = Instant::now();
     let options = CallOptions {
         timeout: call.timeout,
@@ -234,9 +235,10 @@ async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -> Called {
         origin: Origin::Check,
         validation: if call.force { Validation::Force } else { Validation::Enforce },
         server: Some(server.clone()),
+        numbers: Some(Arc::new(call.arguments.numbers.clone())),
         ..CallOptions::default()
     };
-    let arguments = Value::Object(call.arguments.clone());
+    let arguments = call.arguments.value.clone();
     let ExpectTarget { kind, name } = &call.target;
     let outcome = match kind {
         ListKind::Tools => {
@@ -248,10 +250,16 @@ async fn make(host: &Host, server: &ServerName, call: &PlannedCall) -> Called {
         _ => host.get_resource_with(name, options).await,
     };
     let took = outcome.as_ref().map_or_else(|_| began.elapsed(), |outcome| outcome.duration);
-    Called { label: call.label.clone(), took, findings: judge(call, outcome) }
+    let secrets = if reveal { Vec::new() } else { host.secrets(server) };
+    let findings = judge(call, outcome, &Redactor::new(secrets));
+    Called { label: call.label.clone(), took, findings }
 }
 
-fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<CheckFinding> {
+fn judge(
+    call: &PlannedCall,
+    outcome: Result<CallOutcome, Error>,
+    masks: &Redactor,
+) -> Vec<CheckFinding> {
     let named = |message: String| {
         // A saved call is named as well: its target alone does not identify it.
         let name = call.label.strip_prefix('@').map(|_| format!("{}: ", call.label));
@@ -261,24 +269,26 @@ fn judge(call: &PlannedCall, outcome: Result<CallOutcome, Error>) -> Vec<CheckFi
         Ok(outcome) => outcome,
         // Where the tool is expected to fail, a JSON-RPC error counts as a failure too.
         Err(error) if call.expect.is_error == Some(true) && error.rpc.is_some() => {
-            let wrong = call.expect.judge_error_text(&error.message);
+            let wrong = call.expect.judge_error_text(&error.message, masks);
             return wrong.map(named).into_iter().collect();
         }
         Err(error) => {
-            let mut message = format!("the call failed: {}", brief(&error.message, 300));
+            let mut message =
+                format!("the call failed: {}", brief(&masks.redact(&error.message), 300));
             for violation in error.violations.iter().take(3) {
-                let _ = write!(message, "; {}", misfit(&violation.pointer, &violation.message));
+                let _ =
+                    write!(message, "; {}", misfit(&violation.pointer, &violation.message, masks));
             }
             return vec![named(message)];
         }
     };
-    let found = call.expect.judge(&call.target, &outcome.result, outcome.duration);
+    let found = call.expect.judge(&call.target, &outcome.result, outcome.duration, masks);
     let mut findings: Vec<CheckFinding> =
         found.into_iter().map(|found| named(found.message)).collect();
     findings.extend(outcome.output_violations.iter().take(3).map(|violation| {
         named(format!(
             "`structuredContent` does not fit `outputSchema`: {}",
-            misfit(&violation.pointer, &violation.message)
+            misfit(&violation.pointer, &violation.message, masks)
         ))
     }));
     findings

@@ -219,6 +219,7 @@ fn trial_plan(
         policy: Vec::new(),
         accounts: deck::accounts(common, &OneServer::default()),
         record: common.record.clone(),
+        reveal: common.reveal,
     })
 }
 

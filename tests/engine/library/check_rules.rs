@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mcpdeck::base::secret::Redactor;
 use mcpdeck::check::expect::ExpectTarget;
 use mcpdeck::check::expect::Expectations;
 use mcpdeck::check::rules::{EarlyFindings, Measure, assess};
@@ -71,7 +72,8 @@ fn run(fixture: &Fixture) -> Vec<(String, CheckFinding)> {
         let took = Duration::from_millis(sampled.duration_ms);
         let name = call.call.tool.clone().expect("a tool");
         let target = ExpectTarget { kind: ListKind::Tools, name };
-        early[0].calls.extend(call.expect.judge(&target, &sampled.result, took));
+        let (result, masks) = (sampled.result.clone().into(), Redactor::default());
+        early[0].calls.extend(call.expect.judge(&target, &result, took, &masks));
     }
     let format = |name: &String| ToolFormat::parse(name).expect("a provider");
     let providers: Vec<ToolFormat> = fixture.providers.iter().map(format).collect();
