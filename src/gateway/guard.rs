@@ -22,7 +22,7 @@ use super::sign_in::{BOUND_TO_KEY, METADATA_PATH, SignInRefusal};
 use super::state::Gateway;
 use super::tokens::Client;
 use base::Timestamp;
-use base::secret::percent_decoded;
+use base::text::percent;
 use host::{AccessScope, OutsideCode, PolicyAction};
 
 const SESSION: &str = "mcp-session-id";
@@ -145,7 +145,7 @@ async fn admit<F: Future<Output = Response>>(
     }
     let is_mcp = is_mcp(path);
     if let Some(profile) = path.strip_prefix("/mcp/p/") {
-        let profile = percent_decoded(profile);
+        let profile = percent::decoded(profile);
         let is_own = client.profiles.iter().any(|own| **own == *profile);
         if !is_own && !client.is_owner {
             let message = "the token belongs to another profile";
