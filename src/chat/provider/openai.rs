@@ -500,7 +500,9 @@ impl OpenAiReader {
             _ => "",
         };
         let is_whole = |open: &PartialCall| {
-            serde_json::from_str::<Map<String, Value>>(&open.arguments).is_ok()
+            // All of them are read only where they may have ended, not with each part.
+            open.arguments.trim_end().ends_with('}')
+                && serde_json::from_str::<Map<String, Value>>(&open.arguments).is_ok()
         };
         // Without ids, what follows whole arguments belongs to the next call.
         let begins = |open: &PartialCall| {
@@ -538,17 +540,21 @@ impl OpenAiReader {
         let Some(part) = self.details.iter_mut().rev().find(is_same) else {
             return self.details.push(piece.clone());
         };
-        for (key, value) in piece.as_object().into_iter().flatten() {
-            match (part[key].as_str(), value.as_str()) {
-                (Some(so_far), Some(more)) if ["text", "summary", "data"].contains(&&**key) => {
-                    part[key] = format!("{so_far}{more}").into();
+        let told = piece.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        for (key, value) in told {
+            let kept = &mut part[key];
+            match (&mut *kept, value) {
+                (Value::String(so_far), Value::String(more)) if GROWING_KEYS.contains(&&**key) => {
+                    so_far.push_str(more);
                 }
-                _ if value.is_null() => {}
-                _ => part[key] = value.clone(),
+                _ => *kept = value.clone(),
             }
         }
     }
 }
+
+/// The keys of a part of the reasoning whose text comes in pieces.
+const GROWING_KEYS: [&str; 3] = ["text", "summary", "data"];
 
 /// What a filter found, by its results for each kind of content (Azure `OpenAI` guide, Content
 /// filtering).
