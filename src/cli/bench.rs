@@ -27,7 +27,7 @@ use ::bench::{BenchReport, init};
 use ::check::report::{ReportFormat, Style};
 use ::check::run::CheckSignals;
 use ::check::{CheckVerdict, Severity};
-use ::deck::{SavedCall, SavedCalls, edit_file};
+use ::deck::{FileKind, SavedCall, SavedCalls, edit_file, kind_of_file};
 use base::atomic::Readers;
 use base::file::is_there;
 use base::human::count;
@@ -289,7 +289,7 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
             "{path}: there is no such file; `mcpdeck test --init` writes a first one"
         ));
     }
-    if let Some(kind) = ::deck::kind_of_file(&path).filter(|kind| !kind.contains("mcpdeck test")) {
+    if let Some(kind) = kind_of_file(&path).filter(|kind| *kind != FileKind::Tests) {
         return Err(format!("{}: it is not a file of tests; it is {kind}", spelled(&path)));
     }
     #[cfg(feature = "chat")]

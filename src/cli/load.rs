@@ -89,8 +89,8 @@ pub fn load_files(files: &[PathBuf], env: &Environment) -> Result<Loaded, Vec<Di
         if problem.rule == "config/read" && problem.help.is_none() {
             problem.help = neighbour(&problem.at.file, env);
         }
-        let other =
-            ::deck::kind_of_file(&problem.at.file).filter(|kind| !kind.contains("--config"));
+        let kind = ::deck::kind_of_file(&problem.at.file);
+        let other = kind.filter(|kind| *kind != ::deck::FileKind::Configuration);
         if let Some(kind) = other {
             problem.help = Some(format!("this is {kind}"));
         }

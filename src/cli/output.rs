@@ -275,6 +275,8 @@ pub fn bytes(result: &Value) -> Result<Vec<u8>, String> {
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest line, in characters.
 const MAX_LINE_CHARS: usize = 79;
+/// Longest name of a server in it, in characters.
+const MAX_NAME_CHARS: usize = 24;
 
 pub struct ProgressLine {
     on: bool,
@@ -338,7 +340,7 @@ fn describe(view: &HostView, elapsed: Duration) -> String {
             let _ = write!(line, " and {more} more");
         }
     }
-    line.chars().take(MAX_LINE_CHARS).collect()
+    SafeText::cut(&line, MAX_LINE_CHARS).to_string()
 }
 
 fn stopping_line(view: &HostView) -> String {
@@ -352,7 +354,7 @@ fn is_alive(server: &ServerView) -> bool {
 }
 
 fn name(server: &ServerView) -> String {
-    SafeText::line(server.name.as_str()).chars().take(24).collect()
+    SafeText::cut(server.name.as_str(), MAX_NAME_CHARS).to_string()
 }
 
 fn waits(server: &ServerView) -> String {

@@ -55,7 +55,7 @@ pub use files::{edit_file, load_json, parse_json};
 pub use handle::{Alongside, Deck, DeckBuilder};
 pub use history::{FormDraft, History, HistoryEntry, HistoryRecord};
 pub use keyring::{Keyring, ProgramFailure, query_program, run_program};
-pub use kinds::kind_of_file;
+pub use kinds::{FileKind, kind_of_file};
 #[cfg(unix)]
 pub use local::native::{NATIVE_MESSAGES, native_schema};
 #[cfg(unix)]
