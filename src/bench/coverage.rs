@@ -19,7 +19,7 @@ use schema::{SchemaDocument, SubSchema, same};
 /// Deepest place of a schema that is looked at.
 const MAX_COVERED_DEPTH: usize = 6;
 /// Most names that are kept of what was not reached.
-const MAX_MISSED: usize = 12;
+const MAX_MISSED_NAMES: usize = 12;
 
 /// A call that a suite made, for the coverage.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl CoveredPart {
         self.total += 1;
         if is_reached {
             self.reached += 1;
-        } else if self.missed.len() < MAX_MISSED {
+        } else if self.missed.len() < MAX_MISSED_NAMES {
             self.missed.push(name());
         }
     }
@@ -209,7 +209,7 @@ pub fn table(report: &CoverageReport) -> String {
             .iter()
             .flat_map(|part| &part.missed)
             .map(String::as_str)
-            .take(MAX_MISSED)
+            .take(MAX_MISSED_NAMES)
             .collect();
         if tool.calls > 0 && !missed.is_empty() {
             let _ = writeln!(out, "{:width$}  not reached: {}", "", brief(&missed.join(", "), 160));

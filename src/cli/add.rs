@@ -27,7 +27,7 @@ use reach::{
 };
 
 /// Most servers that a search shows.
-const MAX_SHOWN: usize = 30;
+const MAX_SHOWN_SERVERS: usize = 30;
 
 /// Examples below the help of `add`.
 pub const EXAMPLES: &str = "\
@@ -109,7 +109,7 @@ pub struct AddServerArgs {
 pub fn search(args: &SearchArgs) -> CommandResult {
     let env = Environment::of_process();
     let registry = reach::registry(args.registry.registry.as_ref(), &env).map_err(refused)?;
-    let found = wait_for(registry.search(&args.words, MAX_SHOWN))?;
+    let found = wait_for(registry.search(&args.words, MAX_SHOWN_SERVERS))?;
     for why in &found.refused {
         output::complain(&format!("left out: {why}"));
     }

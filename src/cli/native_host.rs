@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::output::{self, ExitStatus};
-use ::deck::{MAX_LOCAL_LINE, NATIVE_MESSAGES, local_sockets, parse_json};
+use ::deck::{MAX_LOCAL_LINE_BYTES, NATIVE_MESSAGES, local_sockets, parse_json};
 use base::SafeText;
 use base::state::StateFile;
 use base::text::cut;
@@ -168,7 +168,7 @@ fn frame(input: &mut impl Read) -> io::Result<Option<WrittenValue>> {
         done => done?,
     }
     let length = u32::from_ne_bytes(length);
-    if u64::from(length) >= MAX_LOCAL_LINE {
+    if u64::from(length) >= MAX_LOCAL_LINE_BYTES {
         return Err(io::Error::other(format!("a message of {length} bytes is too long")));
     }
     let mut text = vec![0; length as usize];
@@ -200,7 +200,7 @@ fn ask(socket: &Path, request: &WrittenValue) -> io::Result<WrittenValue> {
     let mut stream = UnixStream::connect(socket)?;
     stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
     let mut line = String::new();
-    BufReader::new(stream.take(MAX_LOCAL_LINE)).read_line(&mut line)?;
+    BufReader::new(stream.take(MAX_LOCAL_LINE_BYTES)).read_line(&mut line)?;
     WrittenValue::parse(&line).map_err(io::Error::other)
 }
 

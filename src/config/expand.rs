@@ -20,10 +20,10 @@ use crate::{Environment, InputConfig, input_variable};
 use base::Secret;
 
 /// Deepest nesting of defaults.
-const MAX_DEPTH: usize = 8;
+const MAX_DEFAULT_DEPTH: usize = 8;
 
 /// Longest result in bytes; bounds the growth of nested defaults.
-const MAX_LEN: usize = 1 << 20;
+const MAX_EXPANDED_BYTES: usize = 1 << 20;
 
 /// The values available to an expansion.
 #[derive(Clone)]
@@ -125,7 +125,7 @@ impl Expansion<'_> {
     }
 
     fn push(&mut self, text: &str) {
-        if self.out.text.len() + text.len() <= MAX_LEN {
+        if self.out.text.len() + text.len() <= MAX_EXPANDED_BYTES {
             self.out.text.push_str(text);
         } else if !self.refused.iter().any(|refusal| refusal.message == TOO_MUCH) {
             self.misused(0..0, TOO_MUCH, FEWER);
@@ -281,7 +281,7 @@ impl Expansion<'_> {
 
     /// Expands a default, which may contain references; it ends just before the closing brace.
     fn default(&mut self, of: &str, default: &str, whole: Range<usize>) {
-        if self.depth >= MAX_DEPTH {
+        if self.depth >= MAX_DEFAULT_DEPTH {
             return self.misused(whole, TOO_MUCH, FEWER);
         }
         self.out.via.push(format!("default of {of}"));
@@ -529,7 +529,7 @@ mod tests {
 
     #[test]
     fn what_expands_without_end_is_refused_once() {
-        let long = "x".repeat(MAX_LEN / 4);
+        let long = "x".repeat(MAX_EXPANDED_BYTES / 4);
         assert!(ask(&format!("${{NO:-{long}}}").repeat(4)).is_ok());
         let text = format!("${{NO:-{long}}}").repeat(6);
         assert_eq!(ask(&text), Err(vec![TOO_MUCH.to_owned()]));

@@ -59,7 +59,7 @@ pub use kinds::{FileKind, kind_of_file};
 #[cfg(unix)]
 pub use local::native::{NATIVE_MESSAGES, native_schema};
 #[cfg(unix)]
-pub use local::{Listening, Local, MAX_LOCAL_LINE, local_sockets};
+pub use local::{Listening, Local, MAX_LOCAL_LINE_BYTES, local_sockets};
 pub use lock::{Drift, DriftPlace, LOCK_FILE, Lock, LockedServer, canonical_json};
 pub use news::{News, ResourceUpdates, UpdatedResource, follow_news};
 pub use order::{

@@ -30,7 +30,7 @@ use config::error::{Error, ErrorCode};
 use host::{CallOptions, Host};
 
 /// Longest line in either direction, in bytes: the limit of browser messages.
-pub const MAX_LOCAL_LINE: u64 = 64 << 20;
+pub const MAX_LOCAL_LINE_BYTES: u64 = 64 << 20;
 /// Connections served concurrently; more wait.
 const MAX_CONNECTIONS: usize = 64;
 /// Queued news for a slow dashboard; when full, the rings drop their oldest records.
@@ -116,7 +116,7 @@ impl Local {
         let mut line = Vec::new();
         loop {
             line.clear();
-            (&mut read).take(MAX_LOCAL_LINE).read_until(b'\n', &mut line).await?;
+            (&mut read).take(MAX_LOCAL_LINE_BYTES).read_until(b'\n', &mut line).await?;
             if line.pop() != Some(b'\n') {
                 return Ok(());
             }
