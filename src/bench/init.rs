@@ -11,6 +11,7 @@ use crate::fuzz::{FuzzCall, FuzzFinding};
 use crate::generate::CaseMaker;
 use crate::value::{literal_map, literal_text};
 use base::ServerName;
+use base::secret::MASK;
 use base::text::json::WrittenValue;
 use check::expect::{ExpectedCall, ResultExpectation};
 use check::subject::brief;
@@ -25,8 +26,6 @@ const NOT_READ_ONLY: &str = "not annotated read-only: remove `skip` when it may 
 const MASKED: &str = "the recording has masked values: write them, and remove `skip`";
 /// Why a step whose name or URI may not be kept is not made at first.
 const MASKED_NAME: &str = "its name has masked values: write them, and remove `skip`";
-/// What stands for a masked value in a recording.
-const MASK: &str = "***";
 /// Most steps of a server that are made from recordings.
 const MAX_RECORDED_STEPS: usize = 200;
 
@@ -48,7 +47,7 @@ impl RecordedCall {
     fn step(&self, server: &ServerName, tools: &[Arc<Tool>]) -> Option<TestStep> {
         let name = self.params["name"].as_str();
         let arguments = self.params["arguments"].as_object().cloned().unwrap_or_default();
-        let is_masked = Value::Object(arguments.clone()).to_string().contains(MASK);
+        let is_masked = arguments.values().any(holds_mask);
         let arguments = literal_map(&arguments);
         let is_error = self.is_error.then_some(true);
         let mut step = TestStep {
@@ -81,6 +80,38 @@ impl RecordedCall {
         }
         Some(step)
     }
+}
+
+/// Whether a value of a recording was masked, wholly or in part.
+fn holds_mask(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_masked(text),
+        Value::Array(list) => list.iter().any(holds_mask),
+        Value::Object(map) => map.values().any(holds_mask),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// Whether a mask stands in a text. A pair around words is emphasis of Markdown: `***now***`.
+fn is_masked(text: &str) -> bool {
+    let mut is_open = false;
+    for (at, _) in text.match_indices(MASK) {
+        let before = text[..at].chars().next_back();
+        let after = text[at + MASK.len()..].chars().next();
+        // The middle of a row of stars.
+        if before == Some('*') || after == Some('*') {
+            continue;
+        }
+        let opens = before.is_none_or(|c| c.is_whitespace() || "([\"'_>".contains(c))
+            && after.is_some_and(char::is_alphanumeric);
+        let closes = before.is_some_and(|c| c.is_alphanumeric() || ".,:!?)".contains(c))
+            && after.is_none_or(|c| !c.is_alphanumeric() && !"=&/".contains(c));
+        if !(if is_open { closes } else { opens }) {
+            return true;
+        }
+        is_open = !is_open;
+    }
+    is_open
 }
 
 /// A file with one suite for each server: a step for each recorded call, saved call, tool, prompt and
@@ -271,4 +302,33 @@ pub fn step_of_finding(finding: &FuzzFinding, call: &FuzzCall, is_last: bool) ->
         expect,
         ..TestStep::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_masked_value_is_told_from_emphasis() {
+        for masked in [
+            json!("***"),
+            json!("see *** in ***"),
+            json!("https://h/x?a=***&b=***"),
+            json!("{\"a\": \"***\", \"b\": \"***\"}"),
+            json!("***now*** and ***"),
+            json!([1, {"deep": "Bearer ***"}]),
+        ] {
+            assert!(holds_mask(&masked), "{masked}");
+        }
+        for plain in [
+            json!("***now***"),
+            json!("do it ***now, please!*** (***really***)"),
+            json!("a row: ******"),
+            json!({"***": [true, 3, null, "**b** *i*"]}),
+        ] {
+            assert!(!holds_mask(&plain), "{plain}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use jsonc_parser::{Scanner, ScannerOptions};
 
 use base::Secret;
 use base::secret::MASK;
+use base::text::cut;
 
 /// Objects whose values are secrets, whatever their keys.
 const SECRET_OBJECTS: [&str; 5] = ["env", "headers", "http_headers", "requestInit", "oauth"];
@@ -20,7 +21,7 @@ const SECRET_WORDS: &str = "\
     credential cookie";
 
 /// Whether a name contains one of `SECRET_WORDS`, ignoring case, `-` and `_`.
-pub fn holds_secret_word(name: &str) -> bool {
+fn holds_secret_word(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace(['-', '_'], "");
     SECRET_WORDS.split(' ').any(|word| name.contains(word))
 }
@@ -171,7 +172,7 @@ pub(crate) fn replaced(text: &str, parts: impl IntoIterator<Item = Range<usize>>
     out
 }
 
-fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+pub(crate) fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_by_key(|range| range.start);
     let mut out: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
@@ -258,18 +259,62 @@ const UNSURE: &str = "tokens keys pats private access seed";
 const STRONG: &str = "secret password passwd passphrase authorization";
 
 /// Prefixes of the tokens of well-known services.
-const PREFIXES: [&str; 37] = [
-    "sk-", "sk_", "pk_", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "xoxb-", "xoxp-",
-    "xoxa-", "xoxe.", "xapp-", "AKIA", "ASIA", "AIza", "ya29.", "eyJ", "npm_", "pypi-", "hf_",
-    "SG.", "dop_v1_", "shpat_", "sq0", "lin_api_", "ntn_", "tvly-", "gsk_", "r8_", "figd_", "pat-",
-    "key-", "whsec_", "Bearer ",
+pub const TOKEN_PREFIXES: [&str; 43] = [
+    "sk-",
+    "sk_",
+    "pk_",
+    "rk_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "xoxe-",
+    "xoxe.",
+    "xoxr-",
+    "xoxs-",
+    "xapp-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29.",
+    "eyJ",
+    "npm_",
+    "pypi-",
+    "hf_",
+    "SG.",
+    "dop_v1_",
+    "dckr_pat_",
+    "shpat_",
+    "sq0",
+    "lin_api_",
+    "ntn_",
+    "tvly-",
+    "gsk_",
+    "r8_",
+    "figd_",
+    "pat-",
+    "key-",
+    "whsec_",
+    "AGE-SECRET-KEY",
+    "Bearer ",
 ];
 
-/// The longer ones of these prefixes.
-const LONG_PREFIXES: [&str; 3] = ["github_pat_", "AGE-SECRET-KEY", "dckr_pat_"];
+/// Shortest token with such a prefix, in bytes.
+pub(crate) const MIN_TOKEN_BYTES: usize = 12;
 
-/// Shortest token with such a prefix, and shortest value that is judged by its look, in bytes.
-const SHORTEST: (usize, usize) = (12, 20);
+/// Shortest value that is judged by its look, in bytes.
+const MIN_RANDOM_BYTES: usize = 20;
+
+/// Whether a text begins as a token of a well-known service does.
+fn begins_token(text: &str) -> bool {
+    text.len() >= MIN_TOKEN_BYTES && TOKEN_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
+}
 
 /// Whether the value of a variable or header must not be shown.
 pub fn is_secret(name: &str, value: &str) -> bool {
@@ -292,8 +337,7 @@ pub(crate) fn looks_secret(value: &str) -> bool {
     if value.contains("-----BEGIN") || has_user(value) || has_secret_path(value) {
         return true;
     }
-    let known = PREFIXES.iter().chain(&LONG_PREFIXES).any(|prefix| value.starts_with(prefix));
-    (known && value.len() >= SHORTEST.0 && !is_place(value)) || is_random(value)
+    (begins_token(value) && !is_place(value)) || is_random(value)
 }
 
 fn named_secret(name: &str, value: &str) -> bool {
@@ -352,7 +396,11 @@ fn is_place(value: &str) -> bool {
 /// Whether a value looks random: long, one word, and often alternating letters and digits.
 fn is_random(value: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "+/=_-.~".contains(c);
-    if value.len() < SHORTEST.1 || !value.chars().all(plain) || is_place(value) || is_uuid(value) {
+    if value.len() < MIN_RANDOM_BYTES
+        || !value.chars().all(plain)
+        || is_place(value)
+        || is_uuid(value)
+    {
         return false;
     }
     let chars: Vec<char> = value.chars().collect();
@@ -371,22 +419,25 @@ fn is_uuid(value: &str) -> bool {
 /// Whether the path of an address holds what looks random, as in the addresses of webhooks.
 fn has_secret_path(text: &str) -> bool {
     let mut found = Vec::new();
-    paths(text, &mut found);
+    paths(text, true, &mut found);
     !found.is_empty()
 }
 
-/// Finds the parts of a path that look random, in each address.
-fn paths(text: &str, found: &mut Vec<Range<usize>>) {
+/// Most bytes of an address that are looked at.
+const MAX_ADDRESS_BYTES: usize = 8 << 10;
+
+/// Finds the secret parts of the path of each address: those behind a step that leads to a key, and
+/// with `by_look` those that look random.
+pub(crate) fn paths(text: &str, by_look: bool, found: &mut Vec<Range<usize>>) {
     for (scheme, _) in text.match_indices("://") {
         let start = scheme + 3;
-        let rest = text.get(start..).unwrap_or_default();
+        let rest = cut(text.get(start..).unwrap_or_default(), MAX_ADDRESS_BYTES);
         let end = rest.find(|c: char| ends_value(c) || matches!(c, '?' | '#'));
         let rest = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
         let (mut at, mut after) = (start, false);
         for (index, part) in rest.split('/').enumerate() {
-            let known = PREFIXES.iter().chain(&LONG_PREFIXES).any(|p| part.starts_with(p));
-            let by_look = is_random(part) || (known && part.len() >= SHORTEST.0);
-            if index > 0 && (by_look || (after && !is_plain_step(part))) {
+            let is_key = by_look && (is_random(part) || begins_token(part));
+            if index > 0 && (is_key || (after && !is_plain_step(part))) {
                 found.push(at..at + part.len());
             }
             after |= if index == 0 { leads_hooks(part) } else { leads_to_key(part) };
@@ -445,7 +496,7 @@ const SCHEMES: [&str; 4] = ["bearer ", "basic ", "token ", "digest "];
 fn secret_spots(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     users(text, &mut found);
-    paths(text, &mut found);
+    paths(text, true, &mut found);
     named(text, &mut found);
     options(text, &mut found);
     schemes(text, &mut found);
@@ -475,10 +526,10 @@ fn has_user(text: &str) -> bool {
 }
 
 /// Finds user and password in front of the host of each address.
-fn users(text: &str, found: &mut Vec<Range<usize>>) {
+pub(crate) fn users(text: &str, found: &mut Vec<Range<usize>>) {
     for (scheme, _) in text.match_indices("://") {
         let start = scheme + 3;
-        let rest = text.get(start..).unwrap_or_default();
+        let rest = cut(text.get(start..).unwrap_or_default(), MAX_ADDRESS_BYTES);
         let end = rest
             .find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\''))
             .unwrap_or(rest.len());
@@ -489,7 +540,7 @@ fn users(text: &str, found: &mut Vec<Range<usize>>) {
 }
 
 /// Finds the values of `NAME=` and `NAME:` where the name is secret-like.
-fn named(text: &str, found: &mut Vec<Range<usize>>) {
+pub(crate) fn named(text: &str, found: &mut Vec<Range<usize>>) {
     let mut from = 0;
     while let Some(sign) = text.get(from..).and_then(|rest| rest.find(['=', ':'])) {
         let sign = from + sign;
@@ -512,7 +563,7 @@ fn named(text: &str, found: &mut Vec<Range<usize>>) {
 }
 
 /// Finds the value after an option such as `--token`, in a text of several words.
-fn options(text: &str, found: &mut Vec<Range<usize>>) {
+pub(crate) fn options(text: &str, found: &mut Vec<Range<usize>>) {
     let mut at = 0;
     let mut after = false;
     for word in text.split_inclusive(char::is_whitespace) {
@@ -623,11 +674,17 @@ fn looks_like_password(value: &str) -> bool {
 }
 
 /// Finds what follows `Bearer` or `Basic`, anywhere in the text.
-fn schemes(text: &str, found: &mut Vec<Range<usize>>) {
+pub(crate) fn schemes(text: &str, found: &mut Vec<Range<usize>>) {
     let lower = text.to_ascii_lowercase();
     for scheme in ["bearer ", "basic "] {
+        let mut end = 0;
         for (at, _) in lower.match_indices(scheme) {
-            found.push(value_at(text, at + scheme.len()));
+            let start = at + scheme.len();
+            if start >= end {
+                let spot = value_at(text, start);
+                end = spot.end;
+                found.push(spot);
+            }
         }
     }
 }
@@ -719,7 +776,7 @@ pub(crate) fn secret_of_address(url: &url::Url) -> Vec<Secret> {
     let word = url.password().or(user).map(str::to_owned);
     let text = url.as_str();
     let mut spots = Vec::new();
-    paths(text, &mut spots);
+    paths(text, true, &mut spots);
     let parts = spots.into_iter().filter_map(|spot| text.get(spot)).map(str::to_owned);
     word.into_iter().chain(values).chain(parts).map(Secret::new).collect()
 }

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use regex::Regex;
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
@@ -17,8 +16,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{BlockReader, FORMAT_VERSION, Header, Recording, RecordingLine};
 use base::pointer::child_pointer;
+use base::secret::MASK;
 use base::{Clock, Redactor, Timestamp};
-use config::{holds_secret_word, server_entries};
+use config::{is_secret_name, secret_ranges, server_entries};
 use host::{Fact, Host, Record};
 
 /// File size in bytes at which recording continues in a new file; one previous file is kept.
@@ -404,27 +404,6 @@ fn pack(from: &Path, to: File) -> io::Result<()> {
 // Masks the content of a recording before it is shared: by key, by pattern and by a list of words.
 // The structure stays: types, keys and list lengths.
 
-/// What stands for a masked value.
-const MASK: &str = "***";
-
-/// Texts that look secret: issued tokens, keys, user info in addresses.
-static LOOKS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let forms = [
-        r"gh[pousr]_[A-Za-z0-9]{20,}",
-        r"github_pat_[A-Za-z0-9_]{20,}",
-        r"glpat-[A-Za-z0-9_-]{16,}",
-        r"sk-[A-Za-z0-9_-]{16,}",
-        r"xox[abeprs]-[A-Za-z0-9-]{10,}",
-        r"AKIA[A-Z0-9]{16}",
-        r"AIza[A-Za-z0-9_-]{30,}",
-        r"mcpdeck_[0-9a-f]{64}",
-        r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
-        r"(?i:bearer|basic) [A-Za-z0-9+/=._~-]{8,}",
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\\nr\s]*",
-    ];
-    Regex::new(&format!("{}|(?P<lead>://)[^/\\s@:]+:[^/\\s@]+@", forms.join("|"))).ok()
-});
-
 /// Counts of what was masked, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -628,15 +607,10 @@ impl Scrubber {
 
     fn text(&mut self, text: &str) -> String {
         let mut out = self.words(text);
-        let Some(looks) = &*LOOKS else { return out };
-        let found = looks.find_iter(&out).count() as u64;
-        if found > 0 {
-            self.done.by_pattern += found;
-            let mask = |found: &regex::Captures<'_>| match found.name("lead") {
-                Some(lead) => format!("{}{MASK}@", lead.as_str()),
-                None => MASK.to_owned(),
-            };
-            out = looks.replace_all(&out, mask).into_owned();
+        let found = secret_ranges(&out);
+        self.done.by_pattern += found.len() as u64;
+        for part in found.into_iter().rev() {
+            out.replace_range(part, MASK);
         }
         out
     }
@@ -683,8 +657,8 @@ fn spellings(word: &str) -> Vec<String> {
 
 fn is_secret(key: &str) -> bool {
     // Keys of the protocol that only look secret.
-    const HARMLESS: [&str; 4] = ["progressToken", "maxTokens", "tokenFile", "nextCursor"];
-    !HARMLESS.contains(&key) && holds_secret_word(key)
+    const HARMLESS: [&str; 4] = ["progressToken", "maxTokens", "tokenFile", "key"];
+    !HARMLESS.contains(&key) && is_secret_name(key)
 }
 
 #[cfg(test)]
@@ -730,6 +704,27 @@ mod scrub_tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_token_of_every_known_service_goes_wherever_it_stands() {
+        for prefix in config::TOKEN_PREFIXES {
+            let body = "9aZ8bY7cX6dW5.eV4fU3gT2hS1.kR0";
+            let token = format!("{prefix}{body}");
+            let mut scrubber = Scrubber::default();
+            let mut value = json!({
+                "content": [{"type": "text", "text": format!("use {token} for it")}],
+                "inner": json!({"note": token, "n": 1}).to_string(),
+                "cut": format!("{{\"note\": \"{token}"),
+                "headers": {"X-Api-Key": token, "Accept": token, "authorization": token},
+                "line": format!("connected with --token={token}\n"),
+            });
+            scrubber.value(&mut value);
+            let left = value.to_string();
+            assert!(!left.contains(body), "{left}");
+            assert_eq!(value["content"][0]["type"], "text");
+            assert_eq!(value["inner"].as_str().map(|text| text.contains("\"n\":1")), Some(true));
+        }
+    }
 
     #[test]
     fn secrets_go_by_key_pattern_and_list_and_the_shape_stays() {
