@@ -2,7 +2,7 @@
 //! copies of their entries. Shows every change of a client's file before it is made.
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, IsTerminal as _};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use clap::{Args, ValueHint};
 use serde_json::{Map, Value, json};
 
 use super::args::{Common, OneServer};
-use super::deck::{Invocation, Need};
+use super::deck::{self, Invocation, Need};
 use super::load::LoadedConfig;
 use super::output::{CommandResult, ExitStatus};
-use super::{load, output, typed};
+use super::{load, output, signals, typed};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::deck::load_policy;
@@ -199,20 +199,30 @@ impl ClientChoice {
 /// Asks at the terminal.
 ///
 /// # Errors
-/// When there is no terminal: a script says `--yes`.
+/// When there is no terminal: a script says `--yes`. When a signal came.
 pub fn confirm(question: &str) -> Result<bool, ExitStatus> {
     if !std::io::stdin().is_terminal() {
         return Err(output::refuse("nothing was changed: confirm with `--yes`"));
     }
-    typed::forget_typed();
-    output::complain(&format!("{question} [y/N]"));
-    let mut line = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut line);
+    let line = answer_line(&format!("{question} [y/N]"))?;
     let is_yes = matches!(line.trim().to_lowercase().as_str(), "y" | "yes");
     if !is_yes {
         output::complain("nothing was changed");
     }
     Ok(is_yes)
+}
+
+/// Asks for one line at the terminal; empty at its end. What was typed before the question was shown
+/// does not answer it.
+///
+/// # Errors
+/// When a signal came.
+pub fn answer_line(question: &str) -> Result<String, ExitStatus> {
+    typed::forget_typed();
+    match signals::answered(|| output::complain(question)) {
+        Ok(line) => line.ok_or_else(deck::interrupted),
+        Err(error) => Err(output::refuse(&error.to_string())),
+    }
 }
 
 /// A change as a patch, secrets masked.
@@ -280,7 +290,7 @@ pub fn connect(common: &Common, args: &ConnectArgs, telemetry: &Telemetry) -> Co
     for client in &chosen {
         match connect_one(common, args, client, (&env, &known, &files)) {
             Ok(()) => {}
-            Err(failed) if args.choice.all => exit = failed,
+            Err(failed) if args.choice.all && failed != ExitStatus::Interrupted => exit = failed,
             Err(failed) => return Err(failed),
         }
     }
@@ -830,7 +840,7 @@ fn handshakes(
     let one = OneServer::default();
     let invocation = Invocation { common, one: &one, telemetry };
     let source = LoadedConfig::from(config);
-    let need = (Need::Servers(Vec::new()), super::deck::Callers::User);
+    let need = (Need::Servers(Vec::new()), deck::Callers::User);
     let mut seen = None;
     let _ = invocation.run_over(source, need, AnswerScript::default(), async |scene| {
         // A deck answers before its servers have started; what they offer comes later.

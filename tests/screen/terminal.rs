@@ -2,6 +2,7 @@
 //! terminal emulator. Waits for text, never for time.
 
 mod approvals;
+mod asked;
 mod calls;
 mod chat;
 mod check;

@@ -1,9 +1,9 @@
 //! What a server needs before it can run: answers from the command, the environment or the terminal.
 
-use std::io::{BufRead as _, IsTerminal as _};
+use std::io::IsTerminal as _;
 
+use crate::connect::answer_line;
 use crate::output::{self, ExitStatus};
-use crate::typed::forget_typed;
 use base::{SafeText, Secret};
 use config::{Environment, input_variable};
 use reach::ServerInput;
@@ -47,7 +47,7 @@ pub fn answers(
         let preset = env.var(&input_variable(&input.id)).filter(|value| !value.is_empty());
         let value = match preset {
             Some(value) => Some(Secret::new(value)),
-            None if asks => ask(input),
+            None if asks => ask(input)?,
             None => None,
         };
         if let Some(value) = value {
@@ -59,7 +59,7 @@ pub fn answers(
 }
 
 /// Asks for one value; nothing when it is left empty.
-fn ask(input: &ServerInput) -> Option<Secret> {
+fn ask(input: &ServerInput) -> Result<Option<Secret>, ExitStatus> {
     let mut question = SafeText::line(&input.id).to_string();
     if !input.description.is_empty() {
         question = format!("{question} ({})", input.description);
@@ -74,12 +74,9 @@ fn ask(input: &ServerInput) -> Option<Secret> {
     };
     let _echo = input.is_secret.then(EchoOff::new);
     let shown = if input.is_secret { ", not shown and kept in the store" } else { "" };
-    forget_typed();
-    output::complain(&format!("{question}{shown}{rest}:"));
-    let mut line = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut line);
+    let line = answer_line(&format!("{question}{shown}{rest}:"))?;
     let value = line.trim_end_matches(['\n', '\r']);
-    (!value.is_empty()).then(|| Secret::new(value))
+    Ok((!value.is_empty()).then(|| Secret::new(value)))
 }
 
 /// The terminal does not show what is typed, until this is dropped.
