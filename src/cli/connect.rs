@@ -17,24 +17,22 @@ use super::{load, output, signals, typed};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::deck::load_policy;
+use base::file::is_there;
 use base::text::nearest;
 use base::text::path::spelled;
-use base::{Clock, SafeText};
+use base::{Clock, SafeText, ServerName};
 use config::{
     Environment, ExportScope, FileFormat, ImportHost, SourceText, client_entry, entry_at,
-    masked_lines, preview_import, read_document, read_import_text, unified_patch,
+    masked_lines, preview_import, put_entry, read_document, read_import_text, unified_patch,
 };
 use host::{DEFAULT_PROFILE, HostView, ServerState, ServerView};
 use reach::{
-    ClientChange, ConnectionKind, ConnectionRecord, Connections, ReachError, WrittenEntry,
-    is_installed, read_client, servers_of_files, starts_deck,
+    ClientChange, ConnectionKind, ConnectionRecord, Connections, DECK_ENTRY, ReachError,
+    WrittenEntry, is_installed, read_client, servers_of_files, starts_deck,
 };
 
 /// How long `--list` waits for the tools of a deck that has answered.
 const LISTS_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// The name of the deck's entry in a client's file.
-const ENTRY: &str = "mcpdeck";
 
 /// Which files of which clients.
 #[derive(Clone, Debug, Args)]
@@ -53,9 +51,9 @@ pub struct ClientChoice {
     /// This file of the client.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["all", "project"])]
     file: Option<PathBuf>,
-    /// The name of the entry in the client's file.
-    #[arg(long, value_name = "NAME", default_value = ENTRY, value_parser = parse_entry_name)]
-    name: String,
+    /// The name of the entry in the client's file [default: mcpdeck].
+    #[arg(long, value_name = "NAME", value_parser = parse_entry_name)]
+    name: Option<String>,
     /// Make the change without asking.
     #[arg(long, short = 'y')]
     yes: bool,
@@ -140,6 +138,11 @@ struct ClientTarget {
 }
 
 impl ClientChoice {
+    /// The name of the deck's entry in a client's file.
+    fn entry(&self) -> &str {
+        self.name.as_deref().unwrap_or(DECK_ENTRY)
+    }
+
     /// The clients and their files.
     fn chosen(
         &self,
@@ -286,12 +289,19 @@ pub fn connect(common: &Common, args: &ConnectArgs, telemetry: &Telemetry) -> Co
         )));
     }
     known_profile(&files, args.profile.as_deref())?;
+    each(&chosen, |client| connect_one(common, args, client, (&env, &known, &files)))
+}
+
+/// Does its work on each client: what fails for one is told, and keeps the others from nothing. A
+/// failure counts more than a difference; after a signal nothing more is done.
+fn each<T>(all: &[T], mut work: impl FnMut(&T) -> CommandResult) -> CommandResult {
     let mut exit = ExitStatus::Ok;
-    for client in &chosen {
-        match connect_one(common, args, client, (&env, &known, &files)) {
-            Ok(()) => {}
-            Err(failed) if args.choice.all && failed != ExitStatus::Interrupted => exit = failed,
-            Err(failed) => return Err(failed),
+    for one in all {
+        match work(one) {
+            Err(ExitStatus::Interrupted) => return Err(ExitStatus::Interrupted),
+            Err(failed) => exit = failed,
+            Ok(done) if exit == ExitStatus::Ok => exit = done,
+            Ok(_) => {}
         }
     }
     Ok(exit)
@@ -318,7 +328,7 @@ fn connect_one(
     args: &ConnectArgs,
     client: &ClientTarget,
     (env, known, files): (&Environment, &Connections, &[PathBuf]),
-) -> Result<(), ExitStatus> {
+) -> CommandResult {
     let ClientTarget { host, file } = client;
     let name = host.name();
     let real = |path: &Path| path.canonicalize().ok();
@@ -335,13 +345,13 @@ fn connect_one(
         (kind, direct_entries(*host, &root, (files, &args.server), env)?)
     } else {
         let entry = deck_entry(common, args, (env, files), "***")?;
-        let value = in_words_of(*host, &args.choice.name, &entry, (&root, env))?;
+        let value = in_words_of(*host, args.choice.entry(), &entry, (&root, env))?;
         let profile = args.profile.clone();
         let kind = match &args.http {
             None => ConnectionKind::Stdio { profile },
             Some(_) => ConnectionKind::Http { profile, token: String::new() },
         };
-        (kind, vec![WrittenEntry { name: args.choice.name.clone(), value }])
+        (kind, vec![WrittenEntry { name: args.choice.entry().to_owned(), value }])
     };
     let planned = known.connection(*host, file, &mut entries.clone()).map_err(refused)?;
     let (change, kept) = &planned;
@@ -356,18 +366,18 @@ fn connect_one(
     }
     if change.is_empty() {
         output::complain(&format!("{name}: {} has all of it already", spelled(file)));
-        return Ok(());
+        return Ok(ExitStatus::Ok);
     }
     replaces(client, known.find(file).map_err(refused)?.as_ref(), args);
     if !args.choice.consents(client, change)? {
-        return Ok(());
+        return Ok(ExitStatus::Ok);
     }
     let kind = match (kind, &args.http) {
         #[cfg(feature = "gateway")]
         (ConnectionKind::Http { profile, .. }, Some(_)) => {
             let (token, id) = super::serve::token_for(profile.as_deref())?;
             let entry = deck_entry(common, args, (env, files), token.expose())?;
-            entries[0].value = in_words_of(*host, &args.choice.name, &entry, (&root, env))?;
+            entries[0].value = in_words_of(*host, args.choice.entry(), &entry, (&root, env))?;
             ConnectionKind::Http { profile, token: id }
         }
         (kind, _) => kind,
@@ -394,7 +404,7 @@ fn connect_one(
         copy.unwrap_or_default()
     ));
     hints(args, &kind, client, env);
-    Ok(())
+    Ok(ExitStatus::Ok)
 }
 
 /// Says that a connection under another name goes: a client has one.
@@ -402,7 +412,7 @@ fn replaces(client: &ClientTarget, former: Option<&ConnectionRecord>, args: &Con
     let is_deck =
         |record: &&ConnectionRecord| !matches!(record.kind, ConnectionKind::Direct { .. });
     let entry = former.filter(is_deck).and_then(|record| record.entries.first());
-    if let Some(entry) = entry.filter(|entry| entry.name != args.choice.name) {
+    if let Some(entry) = entry.filter(|entry| entry.name != args.choice.entry()) {
         let (client, entry) = (client.host.name(), SafeText::line(&entry.name));
         output::complain(&format!(
             "{client}: `{entry}` goes, since a client is connected once; one deck serves several \
@@ -429,7 +439,7 @@ fn hints(args: &ConnectArgs, kind: &ConnectionKind, client: &ClientTarget, env: 
         .into_iter()
         .flat_map(|found| found.servers)
         .map(|(name, _)| name.to_string())
-        .filter(|name| *name != args.choice.name)
+        .filter(|name| name != args.choice.entry())
         .collect();
     if !args.direct && !others.is_empty() {
         let others = SafeText::line(&others.join(", "));
@@ -575,7 +585,9 @@ pub fn disconnect(common: &Common, args: &DisconnectArgs) -> CommandResult {
         // Wherever they were connected.
         for record in &records {
             let host = parse_client(&record.client).map_err(|why| output::refuse(&why))?;
-            if choice.all || choice.clients.contains(&host) {
+            let is_named = |name: &str| record.entries.iter().any(|entry| entry.name == name);
+            let is_meant = choice.all && choice.name.as_deref().is_none_or(is_named);
+            if is_meant || choice.clients.contains(&host) {
                 chosen.push(ClientTarget { host, file: record.file.clone() });
             }
         }
@@ -589,32 +601,35 @@ pub fn disconnect(common: &Common, args: &DisconnectArgs) -> CommandResult {
     if !rest.is_empty() || (chosen.is_empty() && !choice.all) {
         chosen.extend(ClientChoice { clients: rest, ..choice.clone() }.chosen(&env, &records)?);
     }
-    for client in &chosen {
-        let name = client.host.name();
-        let change =
-            known.disconnection(client.host, &client.file, &choice.name).map_err(refused)?;
-        let record = known.find(&client.file).map_err(refused)?;
-        if change.is_empty() && record.is_none() {
-            output::complain(&format!("{name}: {} is not connected", spelled(&client.file)));
-            continue;
-        }
-        if !change.is_empty() && !choice.consents(client, &change)? {
-            continue;
-        }
-        if choice.dry_run {
-            continue;
-        }
-        known.disconnect(&change, &env).map_err(refused)?;
-        if let Some(record) = record {
-            revoke(&record.kind);
-        }
-        let how = match (change.is_exact, &change.then) {
-            (true, None) => "is gone, as before",
-            (true, Some(_)) => "is as it was before, to the byte",
-            (false, _) => "has changed since: the entry is gone, all else stays",
-        };
-        output::complain(&format!("{name}: {} {how}", spelled(&client.file)));
+    each(&chosen, |client| disconnect_one(choice, client, (&env, &known)))
+}
+
+fn disconnect_one(
+    choice: &ClientChoice,
+    client: &ClientTarget,
+    (env, known): (&Environment, &Connections),
+) -> CommandResult {
+    let (name, place) = (client.host.name(), spelled(&client.file));
+    let change = known.disconnection(client.host, &client.file, choice.name.as_deref());
+    let change = change.map_err(refused)?;
+    let record = known.find(&client.file).map_err(refused)?;
+    if change.is_empty() && record.is_none() {
+        output::complain(&format!("{name}: {place} is not connected"));
+        return Ok(ExitStatus::Ok);
     }
+    if (!change.is_empty() && !choice.consents(client, &change)?) || choice.dry_run {
+        return Ok(ExitStatus::Ok);
+    }
+    known.disconnect(&change, env).map_err(refused)?;
+    if let Some(record) = record {
+        revoke(&record.kind);
+    }
+    let how = match (change.is_exact, &change.then) {
+        (true, None) => "is gone, as before",
+        (true, Some(_)) => "is as it was before, to the byte",
+        (false, _) => "has changed since: the entry is gone, all else stays",
+    };
+    output::complain(&format!("{name}: {place} {how}"));
     Ok(ExitStatus::Ok)
 }
 
@@ -627,39 +642,47 @@ pub fn sync(common: &Common, args: &SyncArgs) -> CommandResult {
         output::complain("no client is connected; `mcpdeck connect` does");
         return Ok(ExitStatus::Ok);
     }
-    let mut exit = ExitStatus::Ok;
-    for record in records {
-        let host = parse_client(&record.client).map_err(|why| output::refuse(&why))?;
-        let client = ClientTarget { host, file: record.file.clone() };
-        let (name, place) = (host.name(), spelled(&record.file));
-        let mut entries = match &record.kind {
-            ConnectionKind::Direct { files, servers } => {
-                let root = parsed(host, &record.file)?;
-                direct_entries(host, &root, (files, servers), &env)?
+    each(&records, |record| sync_one(args, record, (&env, &known)))
+}
+
+fn sync_one(
+    args: &SyncArgs,
+    record: &ConnectionRecord,
+    (env, known): (&Environment, &Connections),
+) -> CommandResult {
+    let host = parse_client(&record.client).map_err(|why| output::refuse(&why))?;
+    let (name, place) = (host.name(), spelled(&record.file));
+    let mut entries = match &record.kind {
+        ConnectionKind::Direct { files, servers } => {
+            if let Some(gone) = files.iter().find(|file| !is_there(file)) {
+                let (gone, slug) = (spelled(gone), host.slug());
+                return Err(output::refuse(&format!(
+                    "{name}: {place} has copies from {gone}, which is gone; `mcpdeck disconnect \
+                     {slug}` takes them back"
+                )));
             }
-            ConnectionKind::Stdio { .. } | ConnectionKind::Http { .. } => record.entries.clone(),
-        };
-        let (change, _) = known.connection(host, &record.file, &mut entries).map_err(refused)?;
-        if is_in_step(host, &record, &entries)? {
-            output::complain(&format!("{name}: {place} is in step"));
-            continue;
+            let root = parsed(host, &record.file)?;
+            direct_entries(host, &root, (files, servers), env)?
         }
-        output::print(&shown_change(host, &change), ExitStatus::Ok);
-        if args.check {
-            output::complain(&format!("{name}: {place} has drifted; `mcpdeck sync` repairs it"));
-            exit = ExitStatus::Failed;
-            continue;
-        }
-        if !args.yes && !confirm(&format!("change {}?", spelled(&client.file)))? {
-            continue;
-        }
-        let now = Clock::system().now();
-        known
-            .connect(host, &change, (record.kind.clone(), entries), (&env, now))
-            .map_err(refused)?;
-        output::complain(&format!("{name}: wrote {place}"));
+        ConnectionKind::Stdio { .. } | ConnectionKind::Http { .. } => record.entries.clone(),
+    };
+    let (change, _) = known.connection(host, &record.file, &mut entries).map_err(refused)?;
+    if is_in_step(host, record, &entries)? {
+        output::complain(&format!("{name}: {place} is in step"));
+        return Ok(ExitStatus::Ok);
     }
-    Ok(exit)
+    output::print(&shown_change(host, &change), ExitStatus::Ok);
+    if args.check {
+        output::complain(&format!("{name}: {place} has drifted; `mcpdeck sync` repairs it"));
+        return Ok(ExitStatus::Failed);
+    }
+    if !args.yes && !confirm(&format!("change {place}?"))? {
+        return Ok(ExitStatus::Ok);
+    }
+    let now = Clock::system().now();
+    known.connect(host, &change, (record.kind.clone(), entries), (env, now)).map_err(refused)?;
+    output::complain(&format!("{name}: wrote {place}"));
+    Ok(ExitStatus::Ok)
 }
 
 /// Whether a client's file has exactly these entries of ours.
@@ -678,6 +701,15 @@ fn is_in_step(
 
 // `connect --list`
 
+/// The deck's entry in a client's file. Files of clients belong to projects too: what others wrote
+/// into them is shown, and never started or reached.
+enum DeckEntry {
+    /// As `connect` wrote it, in our words: it starts this program, or reaches the recorded address.
+    AsWritten(Value),
+    /// Of another hand; why it is not tried.
+    Foreign(&'static str),
+}
+
 /// A client as `--list` shows it.
 struct ListedClient {
     host: ImportHost,
@@ -686,8 +718,7 @@ struct ListedClient {
     how: Option<ConnectionRecord>,
     /// The names of the servers in its file, but the deck's.
     servers: Vec<String>,
-    /// The deck's entry, in our words.
-    deck: Option<Value>,
+    deck: Option<DeckEntry>,
     /// Why its file cannot be used.
     problem: Option<String>,
 }
@@ -724,22 +755,26 @@ fn list(
     if rows.is_empty() {
         output::complain("no MCP client was found on this machine");
     }
-    let states = handshakes(common, &rows, telemetry, env);
+    let tried = handshakes(common, &rows, telemetry, env);
+    let works = |at: usize| tried[at].as_ref().map(|shake| shake.is_ready);
+    let says = |at: usize| match (&rows[at].deck, &tried[at]) {
+        (Some(DeckEntry::Foreign(why)), _) => Some((*why).to_owned()),
+        (_, shake) => shake.as_ref().map(|shake| shake.says.clone()),
+    };
     if args.json {
-        let clients = rows.iter().zip(&states).map(|(row, state)| {
+        let clients = rows.iter().enumerate().map(|(at, row)| {
             json!({
                 "client": row.host.slug(), "name": row.host.name(), "file": row.file,
                 "connected": row.how.as_ref().map(|how| &how.kind),
                 "servers": row.servers, "problem": row.problem,
-                "works": state.as_ref().map(|state| state.is_ready),
-                "says": state.as_ref().map(|state| &state.says),
+                "works": works(at), "says": says(at),
             })
         });
         let object = json!({ "clients": clients.collect::<Vec<_>>() });
         return Ok(output::json(&object, ExitStatus::Ok));
     }
     let head = ["client", "connected", "works", "own servers", "file"].map(str::to_owned);
-    let body = rows.iter().zip(&states).map(|(row, state)| {
+    let body = rows.iter().enumerate().map(|(at, row)| {
         let connected = match row.how.as_ref().map(|how| &how.kind) {
             Some(ConnectionKind::Stdio { profile }) => {
                 with_profile("through the deck", profile.as_deref())
@@ -751,11 +786,7 @@ fn list(
             None if row.deck.is_some() => "by hand".to_owned(),
             None => "-".to_owned(),
         };
-        let works = match (state, &row.problem) {
-            (_, Some(problem)) => problem.clone(),
-            (Some(state), None) => state.says.clone(),
-            (None, None) => "-".to_owned(),
-        };
+        let works = row.problem.clone().or_else(|| says(at)).unwrap_or_else(|| "-".to_owned());
         let file = row.file.as_ref().map(|file| spelled(file).into_owned());
         let servers = if row.servers.is_empty() { "-".to_owned() } else { row.servers.join(" ") };
         [row.host.name().to_owned(), connected, works, servers, file.unwrap_or_default()]
@@ -785,15 +816,18 @@ fn look(
             return row;
         }
     };
-    let own = row.how.as_ref().and_then(|how| how.entries.first()).map(|entry| entry.name.clone());
-    let is_direct =
-        row.how.as_ref().is_some_and(|how| matches!(how.kind, ConnectionKind::Direct { .. }));
+    let is_direct = |how: &&ConnectionRecord| matches!(how.kind, ConnectionKind::Direct { .. });
+    let own = row.how.as_ref().filter(|how| !is_direct(how)).and_then(|how| how.entries.first());
+    let own =
+        own.map(|own| (ServerName::new(&own.name), tried_entry(host, file, &text, (own, env))));
     match read_import_text(host, file, &text, env) {
         Ok(found) => {
             for (name, entry) in found.servers {
-                let is_own = !is_direct && own.as_deref() == Some(name.as_str());
-                if is_own || starts_deck(&entry) {
-                    row.deck.get_or_insert(entry);
+                if own.as_ref().is_some_and(|(own, _)| *own == name) {
+                    continue;
+                }
+                if starts_deck(&entry) {
+                    row.deck.get_or_insert(DeckEntry::Foreign("not tried: written by hand"));
                 } else {
                     row.servers.push(name.to_string());
                 }
@@ -805,7 +839,40 @@ fn look(
                 errors.map(|problem| format!("{}: {}", problem.at, problem.message)).next();
         }
     }
+    if let Some((_, Some(own))) = own.filter(|_| row.problem.is_none()) {
+        row.deck = Some(own);
+    }
     row
+}
+
+/// The entry that `connect` wrote into a client's file, as it is tried; `None` when it is gone.
+fn tried_entry(
+    host: ImportHost,
+    file: &Path,
+    text: &str,
+    (own, env): (&WrittenEntry, &Environment),
+) -> Option<DeckEntry> {
+    let format = host.format(file);
+    let root = read_document(format, &SourceText::new(file, text)).ok()?;
+    let there = entry_at(&root, &host.place(&root, &own.name))?;
+    let changed = DeckEntry::Foreign("not tried: changed since `mcpdeck connect` wrote it");
+    if *there != own.value {
+        return Some(changed);
+    }
+    // What was written is read, not the file: another entry in it may take precedence under the name.
+    let alone = put_entry(format, "", &host.place(&json!({}), &own.name), &own.value).ok()?;
+    let read = read_import_text(host, file, &alone, env).ok()?;
+    let (_, ours) = read.servers.into_iter().next()?;
+    let is_other = ours.get("command").is_some_and(|command| {
+        let real = |path: &Path| path.canonicalize().ok();
+        let own = std::env::current_exe().ok().and_then(|own| real(&own));
+        own.is_none() || command.as_str().and_then(|command| real(Path::new(command))) != own
+    });
+    Some(if is_other {
+        DeckEntry::Foreign("not tried: it starts another program than this one")
+    } else {
+        DeckEntry::AsWritten(ours)
+    })
 }
 
 /// The outcome of a handshake.
@@ -824,7 +891,13 @@ fn handshakes(
     let name = |at: usize| format!("client-{at}");
     let mut servers = Map::new();
     for (at, row) in rows.iter().enumerate() {
-        servers.extend(row.deck.clone().map(|entry| (name(at), entry)));
+        let Some(DeckEntry::AsWritten(entry)) = &row.deck else { continue };
+        let mut entry = entry.clone();
+        // What a deck starts in turn has to be approved as well.
+        if let (true, Some(Value::Array(args))) = (common.require_trust, entry.get_mut("args")) {
+            args.push(json!("--require-trust"));
+        }
+        servers.insert(name(at), entry);
     }
     let mut out: Vec<Option<Handshake>> = rows.iter().map(|_| None).collect();
     if servers.is_empty() {

@@ -18,6 +18,9 @@ use config::{
     take_entry, write_private_with_backup,
 };
 
+/// The name of the deck's entry in a client's file, unless another is wanted.
+pub const DECK_ENTRY: &str = "mcpdeck";
+
 /// Largest file of a client that is changed, in bytes: some keep more than their servers in it.
 pub const MAX_CLIENT_FILE_BYTES: u64 = 64 << 20;
 
@@ -171,21 +174,21 @@ impl Connections {
     }
 
     /// What a disconnection changes: the text of before comes back when nothing else has changed,
-    /// else the entries go and the rest stays.
+    /// else the entries go and the rest stays. `name` is that of the connection, if one is wanted.
     ///
     /// # Errors
-    /// When the file cannot be read or changed.
+    /// When the file cannot be read or changed; when it is connected under another name.
     pub fn disconnection(
         &self,
         host: ImportHost,
         file: &Path,
-        name: &str,
+        name: Option<&str>,
     ) -> Result<ClientChange, ReachError> {
         let now = read_client(file)?;
         let Some(record) = self.find(file)? else {
             // Written by another hand, or the record is lost: an entry that starts the deck goes.
             let root = root(host, file, now.as_deref())?;
-            let place = host.place(&root, name);
+            let place = host.place(&root, name.unwrap_or(DECK_ENTRY));
             let is_deck = entry_at(&root, &place).is_some_and(starts_deck);
             let then = match &now {
                 Some(text) if is_deck => take_entry(host.format(file), text, &place)
@@ -195,6 +198,11 @@ impl Connections {
             let base = then.clone();
             return Ok(ClientChange { file: file.to_owned(), now, then, is_exact: false, base });
         };
+        if let Some(name) = name.filter(|name| record.entries.iter().all(|own| own.name != *name)) {
+            let own: Vec<&str> = record.entries.iter().map(|own| own.name.as_str()).collect();
+            let why = format!("it is connected as `{}`, not as `{name}`", own.join("`, `"));
+            return Err(ReachError::at(file, &why));
+        }
         let is_exact = now.as_deref().is_some_and(|text| digest(text) == record.after);
         let then = match (&now, is_exact) {
             (_, true) => record.before.clone(),
@@ -226,7 +234,7 @@ impl Connections {
         entries: &mut Vec<WrittenEntry>,
     ) -> Result<(ClientChange, Vec<String>), ReachError> {
         let mut change = if self.find(file)?.is_some() {
-            self.disconnection(host, file, "")?
+            self.disconnection(host, file, None)?
         } else {
             let now = read_client(file)?;
             let (then, base) = (now.clone(), now.clone());
@@ -291,11 +299,10 @@ impl Connections {
             after: digest(then),
         };
         let bytes = serde_json::to_vec(&record).map_err(|error| ReachError(error.to_string()))?;
-        let failed = |error: std::io::Error| ReachError(error.to_string());
-        self.folder.prepare().map_err(failed)?;
+        self.folder.prepare().map_err(|error| ReachError(error.to_string()))?;
         let file = self.record_file(&change.file);
         let former = file.bytes().ok().flatten();
-        file.write(&bytes).map_err(failed)?;
+        file.write(&bytes).map_err(|error| ReachError::at(file.path(), &error))?;
         let written =
             write_private_with_backup(&change.file, change.now.clone(), then.clone(), env);
         match written {
@@ -330,9 +337,10 @@ impl Connections {
             }
             _ => {}
         }
-        match std::fs::remove_file(self.record_file(&change.file).path()) {
+        let record = self.record_file(&change.file);
+        match std::fs::remove_file(record.path()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(ReachError(error.to_string()))
+                Err(ReachError::at(record.path(), &error))
             }
             _ => Ok(()),
         }
@@ -390,7 +398,9 @@ fn root(host: ImportHost, file: &Path, text: Option<&str>) -> Result<Value, Reac
     Ok(if root.is_null() { empty } else { root })
 }
 
-/// Whether an entry, in the words of any client, starts this program as a server.
+/// Whether an entry, in the words of any client, means the deck as a server: a program of its name, at
+/// an absolute path or on `PATH`. One beside the file belongs to whoever wrote that. What it is meant
+/// to be says nothing about what it runs.
 pub fn starts_deck(entry: &Value) -> bool {
     let words: Vec<&str> = ["command", "cmd", "args"]
         .iter()
@@ -402,8 +412,10 @@ pub fn starts_deck(entry: &Value) -> bool {
         })
         .collect();
     let Some((program, args)) = words.split_first() else { return false };
-    let stem = Path::new(program).file_stem();
-    stem.is_some_and(|stem| stem == "mcpdeck") && args.first() == Some(&"serve")
+    let program = Path::new(program);
+    let is_beside = program.is_relative() && program.components().count() > 1;
+    let is_named = program.file_stem().is_some_and(|stem| stem == "mcpdeck");
+    is_named && !is_beside && args.first() == Some(&"serve")
 }
 
 /// Whether a client seems to be on this machine: its file or the folder of it is there, or its
@@ -534,7 +546,7 @@ mod tests {
                 entry_at(&root, &host.place(&root, "mcpdeck")).is_some_and(starts_deck),
                 "{root}"
             );
-            let change = connections.disconnection(host, &file, "mcpdeck").expect("planned");
+            let change = connections.disconnection(host, &file, None).expect("planned");
             assert!(change.is_exact);
             connections.disconnect(&change, env).expect("disconnected");
             assert_eq!(read_client(&file).expect("read").as_deref(), text, "{host:?}");
@@ -555,7 +567,7 @@ mod tests {
                 .replace("\"mcpServers\"", "\"theme\": 1, \"mcpServers\""),
         )
         .expect("written");
-        let change = scene.2.disconnection(ImportHost::Cursor, &file, "mcpdeck").expect("planned");
+        let change = scene.2.disconnection(ImportHost::Cursor, &file, None).expect("planned");
         assert!(!change.is_exact);
         scene.2.disconnect(&change, &scene.1).expect("disconnected");
         let left: Value =
@@ -564,7 +576,7 @@ mod tests {
         assert!(left["mcpServers"].get("mcpdeck").is_none(), "{left}");
         // A plan that is out of date is not carried out.
         connect(&scene, ImportHost::Cursor, &file);
-        let change = scene.2.disconnection(ImportHost::Cursor, &file, "mcpdeck").expect("planned");
+        let change = scene.2.disconnection(ImportHost::Cursor, &file, None).expect("planned");
         std::fs::write(&file, "{}").expect("written");
         assert!(scene.2.disconnect(&change, &scene.1).is_err());
         assert_eq!(scene.2.list().expect("read").len(), 1, "it is still known");
@@ -602,7 +614,7 @@ mod tests {
             connect(&scene, host, &file);
             let text = read_client(&file).expect("read").expect("there");
             std::fs::write(&file, text + later).expect("written");
-            let change = scene.2.disconnection(host, &file, "mcpdeck").expect("planned");
+            let change = scene.2.disconnection(host, &file, None).expect("planned");
             assert!(!change.is_exact);
             assert_eq!(change.then.as_deref(), Some(left), "{host:?} {before:?}");
         }
@@ -620,8 +632,7 @@ mod tests {
             connections.connection(ImportHost::Cursor, &file, &mut entries).expect("planned");
         assert!(change.is_empty() && entries.is_empty());
         assert_eq!(kept, ["mcpdeck"]);
-        let change =
-            connections.disconnection(ImportHost::Cursor, &file, "mcpdeck").expect("planned");
+        let change = connections.disconnection(ImportHost::Cursor, &file, None).expect("planned");
         assert!(change.is_empty(), "it does not start the deck");
     }
 

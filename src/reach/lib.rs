@@ -18,8 +18,8 @@ mod source;
 pub use available::{AvailableServer, GivenValues};
 pub use bundle::Bundle;
 pub use connections::{
-    ClientChange, ConnectionKind, ConnectionRecord, Connections, MAX_CLIENT_FILE_BYTES, ReachError,
-    WrittenEntry, is_installed, read_client, servers_of_files, starts_deck,
+    ClientChange, ConnectionKind, ConnectionRecord, Connections, DECK_ENTRY, MAX_CLIENT_FILE_BYTES,
+    ReachError, WrittenEntry, is_installed, read_client, servers_of_files, starts_deck,
 };
 pub use found::{FoundServer, FoundServers};
 pub use launched::LaunchedPackage;

@@ -259,6 +259,109 @@ fn copies_follow_the_file_and_drift_is_told() {
     }
 }
 
+/// A program that says when it was started, in a folder of a project.
+fn tell_tale(bench: &Bench, name: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let started = bench.path().join("started-by-list");
+    let file = put(bench, name, &format!("#!/bin/sh\ntouch '{}'\nexit 1\n", started.display()));
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("set");
+    file
+}
+
+#[test]
+fn a_list_starts_nothing_that_others_wrote() {
+    let bench = machine();
+    let theirs = tell_tale(&bench, "bin/mcpdeck");
+    let started = || bench.path().join("started-by-list").exists();
+    let entry = |command: &Path| json!({"command": command, "args": ["serve", "--stdio"]});
+    let file = |name: &str, entry: &Value| json!({"mcpServers": {name: entry}}).to_string();
+    // An entry that was written by hand, by its path and by one beside the file.
+    put(&bench, ".gemini/settings.json", &file("x", &entry(&theirs)));
+    put(&bench, ".cline/data/settings/cline_mcp_settings.json", &file("x", &entry(bin())));
+    put(&bench, ".cursor/mcp.json", &file("x", &entry(Path::new("./bin/mcpdeck"))));
+    let all = listed(&bench);
+    for client in ["gemini-cli", "cline"] {
+        assert_eq!(all[client]["works"], Value::Null, "{}", all[client]);
+        assert_eq!(all[client]["says"], "not tried: written by hand", "{}", all[client]);
+    }
+    assert_eq!(all["cursor"]["servers"], json!(["x"]), "it is a server like any other");
+    assert!(!started());
+    // One that `connect` wrote, and others changed since: the command, or what it is given.
+    put(&bench, ".cursor/mcp.json", "{}");
+    assert_eq!(run(&bench, &["connect", "cursor", "-y"]).code, Some(0));
+    assert_eq!(listed(&bench)["cursor"]["works"], true);
+    let own = text(&bench, ".cursor/mcp.json");
+    let changed = own.replace("\"--stdio\"", "\"--stdio\", \"--config\", \"other.json\"");
+    for changed in [file("mcpdeck", &entry(&theirs)), changed] {
+        put(&bench, ".cursor/mcp.json", &changed);
+        let all = listed(&bench);
+        assert_eq!(all["cursor"]["works"], Value::Null, "{changed}: {}", all["cursor"]);
+        assert!(all["cursor"]["says"].as_str().is_some_and(|says| says.contains("changed since")));
+    }
+    // Another entry in the file takes precedence under the name; what was written is tried.
+    put(&bench, ".config/Code/User/mcp.json", "{}");
+    assert_eq!(run(&bench, &["connect", "vs-code", "-y"]).code, Some(0));
+    let mut both: Value =
+        serde_json::from_str(&text(&bench, ".config/Code/User/mcp.json")).expect("JSON");
+    both["mcp"] = json!({"servers": {"mcpdeck": entry(&theirs)}});
+    put(&bench, ".config/Code/User/mcp.json", &both.to_string());
+    let tried = listed(&bench)["vs-code"].clone();
+    assert_eq!(tried["works"], true, "{tried}");
+    // What the deck would start has to be approved as well, where that is asked for.
+    let done = run(&bench, &["connect", "--list", "vs-code", "--json", "--require-trust"]);
+    assert_ne!(done.json()["clients"][0]["says"], tried["says"], "{done:?}");
+    assert!(!started());
+}
+
+#[test]
+fn one_client_that_fails_keeps_nothing_from_the_others() {
+    let bench = machine();
+    let (cursor, gemini) = (".cursor/mcp.json", ".gemini/settings.json");
+    put(&bench, cursor, "{}");
+    bench.write("other.json", "{\"servers\": {\"a\": {\"command\": \"x\"}}}");
+    let copies = ["connect", "cursor", "--direct", "-y", "-c", "other.json"];
+    assert_eq!(run(&bench, &copies).code, Some(0));
+    assert_eq!(run(&bench, &["connect", "gemini", "-y"]).code, Some(0));
+    std::fs::remove_file(bench.path().join("other.json")).expect("removed");
+    for args in [&["sync", "--check"], &["sync", "--yes"]] {
+        let done = run(&bench, args);
+        assert_eq!(done.code, Some(2), "{done:?}");
+        for words in ["which is gone; `mcpdeck disconnect cursor`", "settings.json is in step"] {
+            assert!(done.stderr.contains(words), "{words}: {done:?}");
+        }
+    }
+    let before = text(&bench, cursor);
+    put(&bench, cursor, "{ broken");
+    let done = run(&bench, &["disconnect", "--all", "-y"]);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert_eq!(text(&bench, gemini), "{\n  \"theme\": \"Default\"\n}", "it is as before");
+    put(&bench, cursor, &before);
+    assert_eq!(run(&bench, &["disconnect", "cursor", "-y"]).code, Some(0));
+    assert_eq!(text(&bench, cursor), "{}");
+}
+
+#[test]
+fn a_connection_is_taken_back_under_its_own_name() {
+    let bench = machine();
+    let gemini = ".gemini/settings.json";
+    let before = text(&bench, gemini);
+    assert_eq!(run(&bench, &["connect", "gemini", "--name", "mine", "-y"]).code, Some(0));
+    let connected = text(&bench, gemini);
+    for name in ["other", "mcpdeck"] {
+        let done = run(&bench, &["disconnect", "gemini", "--name", name, "-y"]);
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert!(done.stderr.contains("it is connected as `mine`"), "{done:?}");
+        let all = run(&bench, &["disconnect", "--all", "--name", name, "-y"]);
+        assert!(all.code == Some(0) && all.stderr.contains("no client is connected"), "{all:?}");
+        assert_eq!(text(&bench, gemini), connected);
+    }
+    assert_eq!(run(&bench, &["disconnect", "gemini", "--name", "mine", "-y"]).code, Some(0));
+    assert_eq!(text(&bench, gemini), before);
+    assert_eq!(run(&bench, &["connect", "gemini", "--name", "mine", "-y"]).code, Some(0));
+    assert_eq!(run(&bench, &["disconnect", "gemini", "-y"]).code, Some(0));
+    assert_eq!(text(&bench, gemini), before);
+}
+
 #[test]
 fn import_reads_what_a_registry_publishes_and_refuses_what_is_hostile() {
     let bench = Bench::new();
