@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::literals::replace_secrets;
 use crate::{Bundle, ReachError, ServerInput};
 use base::{SafeText, Secret};
-use config::{Pairs, is_secret_name};
+use config::{Pairs, is_secret, is_secret_name};
 use deck::Review;
 
 /// A server that could be added.
@@ -93,7 +94,7 @@ impl AvailableServer {
 
     /// Puts into its entry what the user gives it; `name` is that of the entry. Arguments are taken as
     /// they are, `${NAME}` in variables and headers is expanded. A variable or header that the server
-    /// asks for answers that; the value of one that is named like a secret goes to the store.
+    /// asks for answers that; what may be secret, by its name or its look, goes to the store.
     ///
     /// # Errors
     /// Arguments and variables for a server at an address, headers for one that is started.
@@ -109,7 +110,9 @@ impl AvailableServer {
             return Err(ReachError(format!("{}: {why}", SafeText::line(name))));
         }
         if let Some(args) = self.entry.get_mut("args").and_then(Value::as_array_mut) {
+            let first = args.len();
             args.extend(given.arguments.iter().map(|word| json!(literal(word))));
+            self.store_literals(name, first);
         }
         self.give_pairs(name, "headers", &given.headers);
         self.pass_to_container(&given.variables);
@@ -125,23 +128,51 @@ impl AvailableServer {
             let is_reference = value.contains("${");
             if let Some(id) = asked.filter(|_| !is_reference) {
                 self.given.push((id.to_owned(), Secret::new(value.as_str())));
-            } else if is_secret_name(field) && !is_reference {
-                // Kept in the store, not in the file.
-                let id = format!("{name}-{}", field.to_lowercase().replace('_', "-"));
-                self.entry[key][field] = json!(format!("${{input:{id}}}"));
-                self.given.push((id.clone(), Secret::new(value.as_str())));
-                self.inputs.push(ServerInput {
-                    description: SafeText::line(field),
-                    is_required: true,
-                    is_secret: true,
-                    default: None,
-                    choices: Vec::new(),
-                    id,
-                });
+            } else if (is_secret_name(field) || is_secret(field, value)) && !is_reference {
+                self.entry[key][field] = json!(self.stored(name, field, value));
             } else {
                 self.entry[key][field] = json!(value);
             }
         }
+    }
+
+    /// Moves what is secret in its address, and in its arguments from `first` on, to the store.
+    pub(crate) fn store_literals(&mut self, name: &str, first: usize) {
+        let mut entry = std::mem::take(&mut self.entry);
+        replace_secrets(&mut entry, first, |secret| {
+            self.stored(name, secret.label.unwrap_or("secret"), secret.value)
+        });
+        self.entry = entry;
+    }
+
+    /// Keeps a secret for the store, not for the file. Returns the reference to it; different
+    /// secrets of one label get different ones.
+    fn stored(&mut self, name: &str, label: &str, secret: &str) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+        let first = format!("{name}-{}", label.chars().map(plain).collect::<String>());
+        let others = |id: &str| {
+            let is_asked = self.inputs.iter().any(|input| input.id == *id);
+            is_asked && !self.given.iter().any(|(own, kept)| own == id && kept.expose() == secret)
+        };
+        let mut id = first.clone();
+        let mut count = 1;
+        while others(&id) {
+            count += 1;
+            id = format!("{first}-{count}");
+        }
+        let reference = format!("${{input:{id}}}");
+        if !self.inputs.iter().any(|input| input.id == id) {
+            self.given.push((id.clone(), Secret::new(secret)));
+            self.inputs.push(ServerInput {
+                description: SafeText::line(label),
+                is_required: true,
+                is_secret: true,
+                default: None,
+                choices: Vec::new(),
+                id,
+            });
+        }
+        reference
     }
 
     /// Names variables to a container, which has none of its surroundings.
@@ -206,6 +237,26 @@ mod tests {
         assert_eq!(server.entry, expected);
         assert_eq!(server.given, [("mine-api-key".to_owned(), Secret::new("s3cret"))]);
         assert!(server.inputs.iter().all(|input| input.is_secret && input.id == "mine-api-key"));
+    }
+
+    #[test]
+    fn a_secret_is_known_by_its_look_and_among_arguments() {
+        let token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+        let mut server = package("npm", "files");
+        let given = GivenValues {
+            arguments: ["--token", token, "--api-key=k", "--api-key=l"].map(str::to_owned).to_vec(),
+            variables: pairs(&[("GH", token), ("API_KEY", "k")]),
+            headers: Pairs::default(),
+        };
+        server.give("mine", &given).expect("given");
+        let expected = json!({
+            "command": "npx",
+            "args": ["-y", "files@1.0.0", "--token", "${input:mine-token}",
+                "--api-key=${input:mine-api-key}", "--api-key=${input:mine-api-key-2}"],
+            "env": {"API_KEY": "${input:mine-api-key}", "GH": "${input:mine-gh}"},
+        });
+        assert_eq!(server.entry, expected);
+        assert_eq!(server.given.len(), 4, "{:?}", server.given);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod bundle;
 mod connections;
 mod found;
 mod launched;
+mod literals;
 mod registry;
 mod server_card;
 mod server_json;

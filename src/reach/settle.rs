@@ -72,9 +72,13 @@ pub fn settle(
         }
         let answer = answers.iter().find(|(id, _)| *id == input.id).map(|(_, value)| value);
         let literal = |text: &str| text.replace("${", "$${");
+        // A secret by its look is one, whatever it was asked for as.
+        let is_secret = |value: &Secret| input.is_secret || config::is_secret("", value.expose());
         match (answer, &input.default) {
-            (Some(_), _) if input.is_secret && is_trial => out.declared.push(input.declaration()),
-            (Some(value), _) if input.is_secret => {
+            (Some(value), _) if is_secret(value) && is_trial => {
+                out.declared.push(input.declaration());
+            }
+            (Some(value), _) if is_secret(value) => {
                 replace(&mut out.entry, &marker, Some(&format!("${{secret:{}}}", input.id)));
                 out.secrets.push((input.id.clone(), value.clone()));
             }

@@ -343,6 +343,7 @@ pub fn direct(
         given: Vec::new(),
         bundle: None,
     };
+    server.store_literals(&name, 0);
     server.give_pairs(&name, key, &one.pairs);
     Ok(server)
 }

@@ -391,6 +391,36 @@ fn packages_addresses_and_commands_are_added_too() {
     assert!(registry.requested().is_empty(), "{:?}", registry.requested());
 }
 
+/// What is masked where an entry is shown is kept in the store, and reaches the server all the same.
+#[test]
+fn secrets_in_arguments_and_addresses_do_not_stay_in_the_file() {
+    let (bench, registry) = (machine(), RegistryMock::start());
+    let token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    let variable = format!("GH={token}");
+    let mock = bin().display();
+    let script =
+        format!("test \"$(printf %s \"$1\" | wc -c)\" -eq 20 && exec '{mock}' mock one.json");
+    let started = ["sh", "-c", &script, "x", "--token=s3cret-token"];
+    let url = "http://me:s3cret-pw@127.0.0.1:9/mcp?api_key=s3cret-key&x=1";
+    for args in [
+        &[&["add", "q", "-y", "-e", &variable, "--"], &started[..]].concat()[..],
+        &["add", "u", "-y", "--no-check", "--url", url],
+        &["add", "npm:@example/weather@1.2.3", "-y", "--", "--token", token],
+    ] {
+        let done = run(&bench, &registry, args);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        for text in [text(&bench, "mcp.json"), done.stdout, done.stderr] {
+            assert!(!text.contains("s3cret") && !text.contains(token), "{text}");
+        }
+    }
+    assert_eq!(text(&bench, "ran"), format!("-y|@example/weather@1.2.3|--token|{token}|||"));
+    let file = text(&bench, "mcp.json");
+    for words in ["--token=${secret:q-token}", "${secret:q-gh}", "?api_key=${secret:u-api-key}&x=1"]
+    {
+        assert!(file.contains(words), "{words}: {file}");
+    }
+}
+
 #[test]
 fn a_package_is_given_arguments_and_variables_with_the_command() {
     let (bench, registry) = (machine(), RegistryMock::start());
