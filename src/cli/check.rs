@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::args::{CheckArgs, Common, OneServer};
 use super::load::{self, LoadedConfig};
 use super::output::{ExitStatus, ProgressLine};
-use super::{deck, operate, output, signals};
+use super::{deck, operate, output, signals, target_file};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::check::calls::{self, PlannedCalls, Saved};
@@ -45,7 +45,7 @@ struct CheckFiles {
 
 /// Runs the check.
 pub fn check(request: &CheckRequest<'_>, telemetry: &Telemetry) -> ExitStatus {
-    let outputs = match outputs(&request.args.format) {
+    let outputs = match outputs(&request.args.format, &policy_files(request.common)) {
         Ok(outputs) => outputs,
         Err(message) => return refuse(request, &message, Vec::new()),
     };
@@ -167,13 +167,15 @@ fn calls(
     calls::plan(expectations, saved, known)
 }
 
-/// Parses the report outputs; at most one may go to stdout.
-fn outputs(formats: &[String]) -> Result<Vec<ReportOutput>, String> {
+/// Parses the report outputs; at most one may go to stdout, and none to a file of the configuration.
+fn outputs(formats: &[String], own: &[PathBuf]) -> Result<Vec<ReportOutput>, String> {
     let outputs: Vec<ReportOutput> = formats.iter().map(|f| f.parse()).collect::<Result<_, _>>()?;
     if outputs.is_empty() {
         return Ok(vec![ReportOutput::default()]);
     }
     writable(outputs.iter().map(|output| output.file.as_deref()))?;
+    let mut files = outputs.iter().filter_map(|output| output.file.as_deref());
+    files.try_for_each(|file| target_file::check_is_other(file, own))?;
     Ok(outputs)
 }
 
@@ -184,13 +186,7 @@ pub(super) fn writable<'a>(
     let mut written = HashSet::new();
     for path in outputs.clone().flatten() {
         // Fail before the servers run, not after.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-            return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
-        }
-        if path.is_dir() {
-            return Err(format!("{}: is a folder", path.display()));
-        }
+        target_file::check(path)?;
         if !written.insert(path) {
             return Err(format!(
                 "{}: named for two reports; give each its own file",
@@ -221,7 +217,8 @@ fn files(request: &CheckRequest<'_>, source: &LoadedConfig) -> CheckFiles {
 }
 
 impl CheckFiles {
-    /// Refuses `--init` and `--lock` when they would replace a file of something else.
+    /// Refuses `--init` and `--lock` when they would replace a file of something else, or could not
+    /// write theirs.
     fn writable(&self, args: &CheckArgs) -> Result<(), String> {
         let other = |path: &Path, option: &str| {
             let path = path.display();
@@ -237,7 +234,9 @@ impl CheckFiles {
         if args.lock && self.foreign && args.lock_file.is_none() {
             return other(&self.lock, "--lock-file");
         }
-        Ok(())
+        let written = [(args.init, &self.expect), (args.lock, &self.lock)];
+        let mut written = written.into_iter().filter(|(is_written, _)| *is_written);
+        written.try_for_each(|(_, file)| target_file::check_own(file))
     }
 }
 
@@ -270,7 +269,9 @@ fn perform(
         return ExitStatus::Interrupted;
     }
     if let Err(message) = learn(request.args, &outcome, files, old, &known) {
-        return refuse(request, &message, outputs.to_vec());
+        // The servers ran: what was seen of them is told all the same.
+        output::complain(&message);
+        return finish(&outcome.report, outputs, request).or_failed();
     }
     finish(&outcome.report, outputs, request)
 }
@@ -328,8 +329,13 @@ fn write_all(report: &Report, outputs: &[ReportOutput], style: Style) -> ExitSta
             None => exit = output::print(&output.format.render(report, style), exit),
             Some(path) => {
                 let plain = Style { colour: false, ..style };
-                if let Err(message) = write_report(path, &output.format.render(report, plain)) {
-                    exit = output::refuse(&message);
+                let text = output.format.render(report, plain);
+                if let Err(message) = write_report(path, &text) {
+                    output::complain(&message);
+                    exit = exit.or_failed();
+                    if !outputs.iter().any(|output| output.file.is_none()) {
+                        exit = output::print(&text, exit);
+                    }
                 }
             }
         }
@@ -342,12 +348,7 @@ fn write_all(report: &Report, outputs: &[ReportOutput], style: Style) -> ExitSta
 
 /// Writes a report to a file.
 pub(super) fn write_report(path: &Path, text: &str) -> Result<(), String> {
-    // Devices and pipes cannot be replaced by a rename.
-    let direct = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
-    if direct {
-        return std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()));
-    }
-    write_file(path, text)
+    target_file::write(path, text.as_bytes())
 }
 
 /// Appends the job summary when running in GitHub Actions.

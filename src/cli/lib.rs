@@ -47,6 +47,7 @@ mod serve;
 mod signals;
 #[cfg(all(feature = "bench", feature = "tui"))]
 mod suites;
+mod target_file;
 pub mod telemetry;
 mod trust;
 mod typed;

@@ -76,7 +76,7 @@ pub fn load_test(common: &Common, args: &LoadArgs, telemetry: &Telemetry) -> Exi
             }
         })
     });
-    done.unwrap_or_else(|error| printer.failure(&error))
+    printer.ended(done)
 }
 
 /// Makes the calls; returns the tool's full name, their outcomes, and the total time.

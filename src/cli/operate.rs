@@ -11,7 +11,7 @@ use super::args::{AskArgs, CallArgs, Common, PromptArgs, ReadArgs, RequestArgs};
 use super::deck::{Invocation, Need, Scene};
 use super::outcome::{Aside, OutcomeFormat, Printer};
 use super::output::{CommandResult, ExitStatus};
-use super::{consent, deck, outcome, output, values};
+use super::{consent, deck, load, outcome, output, target_file, values};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget, WrittenText};
@@ -42,7 +42,7 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> CommandR
     let name = args.name.as_deref().unwrap_or_default();
     let mut operation = OperationArgs::new(common, &args.ask, telemetry, ("tool", name))?;
     operation.printer.file = args.output.as_deref();
-    operation.printer.need(writable(args.output.as_deref()))?;
+    operation.printer.need(writable(args.output.as_deref(), common))?;
     if args.force {
         operation.options.validation = Validation::Force;
     }
@@ -51,19 +51,10 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> CommandR
 }
 
 /// Refuses a file that a result could not be written to, before anything is called.
-fn writable(file: Option<&Path>) -> Result<(), Error> {
+fn writable(file: Option<&Path>, common: &Common) -> Result<(), Error> {
     let Some(path) = file else { return Ok(()) };
-    let shown = SafeText::line(&path.display().to_string());
-    if path.is_dir() {
-        return Err(invalid(format!("{shown}: it is a folder: name a file in it")));
-    }
-    match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-        Some(folder) => {
-            let folder = SafeText::line(&folder.display().to_string());
-            Err(invalid(format!("{shown}: there is no folder {folder}; nothing was called")))
-        }
-        None => Ok(()),
-    }
+    let own = load::files(common, &load::environment(common).unwrap_or_default());
+    target_file::check(path).and_then(|()| target_file::check_is_other(path, &own)).map_err(invalid)
 }
 
 /// Makes a saved call; the words of the command line replace its arguments key by key.
@@ -160,7 +151,7 @@ impl<'a> OperationArgs<'a> {
                 &Aside::from_host(host, invocation.common, &answers, began.elapsed()),
             )
         });
-        done.unwrap_or_else(|error| printer.failure(&error))
+        printer.ended(done)
     }
 }
 
@@ -322,7 +313,7 @@ fn found<T>(
 pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> CommandResult {
     let mut operation = OperationArgs::new(common, &args.ask, telemetry, ("uri", &args.uri))?;
     operation.printer.file = args.output.as_deref();
-    operation.printer.need(writable(args.output.as_deref()))?;
+    operation.printer.need(writable(args.output.as_deref(), common))?;
     Ok(resource_of(operation, args.server.as_deref()))
 }
 

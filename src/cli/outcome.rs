@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use super::args::Common;
 use super::output::ExitStatus;
-use super::{consent, deck, output};
+use super::{consent, deck, output, target_file};
 use ::check::answers::AnswerScript;
 use base::text::json as safe;
 use base::{Redactor, SafeText, ServerName};
-use config::error::{Error, Violation};
+use config::error::{Error, ErrorCode, Violation};
 use host::{CallOutcome, Host, ServerView, ServiceChanges};
 use protocol::{Finding, FindingKind, Payload};
 
@@ -179,18 +179,35 @@ impl Printer<'_> {
     /// Writes to the requested file, else to stdout.
     fn write(&self, bytes: &[u8], exit: ExitStatus) -> ExitStatus {
         let Some(path) = self.file else { return output::print_bytes(bytes, exit) };
-        match std::fs::write(path, bytes) {
-            Ok(()) => {
-                output::progress(&format!("wrote {} bytes to {}", bytes.len(), path.display()));
-                exit
-            }
-            Err(error) => output::refuse(&format!("{}: {error}", path.display())),
+        let Err(message) = target_file::write(path, bytes) else {
+            output::progress(&format!("wrote {} bytes to {}", bytes.len(), path.display()));
+            return exit;
+        };
+        // The call was made, and cannot be made again for its result.
+        output::complain(&format!("{message}; the result follows here"));
+        if std::io::stdout().is_terminal() {
+            let text = SafeText::block(&String::from_utf8_lossy(bytes));
+            return output::print(&format!("{text}\n"), exit.or_failed());
         }
+        output::print_bytes(bytes, exit.or_failed())
     }
 
     /// Unwraps the result of a step before the servers start, or prints its error.
     pub fn need<T>(&self, done: Result<T, Error>) -> Result<T, ExitStatus> {
         done.map_err(|error| self.failure(&error))
+    }
+
+    /// The exit of a run. One that a signal ended before there was an outcome still prints its object.
+    pub fn ended(&self, done: Result<ExitStatus, Error>) -> ExitStatus {
+        match done {
+            Ok(ExitStatus::Interrupted) if self.format == OutcomeFormat::Json => {
+                let error = error_json(&Error::new(ErrorCode::Cancelled, "interrupted"));
+                let object = Object { error: Some(error), ..self.object(&Aside::default()) };
+                output::json_line(&object, ExitStatus::Interrupted)
+            }
+            Ok(exit) => exit,
+            Err(error) => self.failure(&error),
+        }
     }
 
     /// Prints an error, without denied requests or a duration.

@@ -45,7 +45,7 @@ pub fn print_bytes(bytes: &[u8], exit: ExitStatus) -> ExitStatus {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => exit,
         Err(error) => {
             complain(&format!("cannot write to stdout: {error}"));
-            if exit == ExitStatus::Ok { ExitStatus::Failed } else { exit }
+            exit.or_failed()
         }
     }
 }
@@ -386,6 +386,13 @@ pub enum ExitStatus {
     Unavailable = 3,
     /// Interrupted by Ctrl-C, as shells count it.
     Interrupted = 130,
+}
+
+impl ExitStatus {
+    /// This, unless all was well: then a failure.
+    pub fn or_failed(self) -> Self {
+        if self == Self::Ok { Self::Failed } else { self }
+    }
 }
 
 /// What a command returns: its exit code, or that of a failure it has already reported.

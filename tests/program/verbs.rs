@@ -19,6 +19,8 @@ mod log;
 mod masked;
 mod mistakes;
 mod offers;
+#[cfg(unix)]
+mod outputs;
 mod policy;
 mod proxies;
 mod schemas;
