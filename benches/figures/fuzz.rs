@@ -65,7 +65,13 @@ fn plan() -> FuzzPlan {
     let server = ServerConfig::new("sound".into(), TransportConfig::Stdio(stdio));
     config.servers.insert(server.name.clone(), server);
     FuzzPlan {
-        source: BenchSource { config, policy: Vec::new(), accounts: None, timeout: None },
+        source: BenchSource {
+            config,
+            policy: Vec::new(),
+            accounts: None,
+            timeout: None,
+            reveal: false,
+        },
         tools: Vec::new(),
         settings: FuzzSettings::default(),
         beside: PathBuf::new(),

@@ -92,6 +92,13 @@ impl Default for Redactor {
     }
 }
 
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spellings = self.0.read().patterns.len();
+        f.debug_struct("Redactor").field("spellings", &spellings).finish_non_exhaustive()
+    }
+}
+
 #[derive(Default)]
 struct Search {
     values: Vec<Secret>,

@@ -124,13 +124,13 @@ fn literal(value: &Value) -> Value {
     }
 }
 
-/// As [`literal`], of an object.
+/// An object as it stands in a file of tests: `${` in its texts is no reference.
 #[must_use]
 pub fn literal_map(map: &Map<String, Value>) -> Map<String, Value> {
     map.iter().map(|(key, value)| (key.clone(), literal(value))).collect()
 }
 
-/// As [`literal`], of a text.
+/// A text as it stands in a file of tests: `${` in it is no reference.
 #[must_use]
 pub fn literal_text(text: &str) -> String {
     text.replace("${", "$${")

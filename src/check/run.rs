@@ -243,6 +243,7 @@ fn record(host: &Host, last: &ServerView, run: &Run) -> (CheckSubject, ServerRep
     let mut subject = offered(host, last);
     subject.state = settled.state;
     subject.help = settled.help.as_ref().map(ToString::to_string);
+    subject.failure.clone_from(&settled.failure);
     subject.reason = settled.reason.as_ref().map(ToString::to_string);
     subject.is_silent = last.stderr_tail.is_empty();
     subject.stdin_grace = host.server_config(&last.name).and_then(|config| config.stop.stdin);

@@ -8,6 +8,7 @@ use clap::{Args, ValueHint};
 use super::args::{Common, OneServer};
 use super::check::{policy_files, summarise, writable, write_report};
 use super::output::{self, ExitStatus};
+use super::target_file::check_is_other;
 use super::{deck, load, operate, signals};
 use crate::telemetry::Telemetry;
 use ::bench::coverage::coverage;
@@ -256,6 +257,10 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
     source.warn_of_ignored_settings();
     let beside = source.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
     let path = args.file.clone().unwrap_or_else(|| beside.join(TESTS_FILE));
+    let env = load::environment(common).unwrap_or_default();
+    let own = [load::files(common, &env), vec![path.clone()]].concat();
+    let mut files = outputs.iter().filter_map(|output| output.file.as_deref());
+    files.try_for_each(|file| check_is_other(file, &own))?;
     let saved = SavedCalls::load(&operate::saved_path(source.path.as_deref()))?;
     let bench = BenchSource {
         policy: source.path.as_ref().map(|_| policy_files(common)).unwrap_or_default(),
@@ -307,7 +312,7 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
             run.watched(bench, saved, &signals).await
         } else {
             let plan = run.plan(bench, saved)?;
-            run.once(&plan, &signals).await
+            Box::pin(run.once(&plan, &signals)).await
         }
     });
     done.map_err(|error| error.to_string())?
@@ -350,7 +355,7 @@ impl SuiteRun<'_> {
             | BenchEvent::StepEnded(..)
             | BenchEvent::SuiteEnded(_) => {}
         };
-        let mut outcome = run::run(plan, signals, &show).await?;
+        let mut outcome = Box::pin(run::run(plan, signals, &show)).await?;
         if self.args.coverage {
             outcome.report.coverage = Some(coverage(&outcome.offers, &outcome.calls));
         }

@@ -155,7 +155,7 @@ impl DashboardBench {
             // What does not fit is sent again at the end.
             let _ = news.try_send(one);
         };
-        let outcome = run(plan, &signals, &show).await?;
+        let outcome = Box::pin(run(plan, &signals, &show)).await?;
         for suite in &outcome.report.suites {
             for step in &suite.steps {
                 let _ = news.send(step_news(&suite.name, step, None)).await;

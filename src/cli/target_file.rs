@@ -53,7 +53,7 @@ pub fn check_is_other(path: &Path, own: &[PathBuf]) -> Result<(), String> {
     match real(path) {
         Some(path) if own.iter().any(|own| real(own).as_ref() == Some(&path)) => {
             let shown = SafeText::line(&path.display().to_string());
-            Err(format!("{shown}: it is the configuration itself; name another file"))
+            Err(format!("{shown}: it is read by this command itself; name another file"))
         }
         _ => Ok(()),
     }
@@ -65,8 +65,10 @@ pub fn check_is_other(path: &Path, own: &[PathBuf]) -> Result<(), String> {
 /// # Errors
 /// Names the file.
 pub fn write(path: &Path, content: &[u8]) -> Result<(), String> {
-    let is_special = std::fs::metadata(path).is_ok_and(|meta| !meta.is_file())
-        || ["/dev", "/proc"].iter().any(|folder| path.starts_with(folder));
+    // What is open already, as `/dev/stdout` or `/proc/self/fd/1`, may be a file that is appended to.
+    let is_open = path.starts_with("/dev")
+        || path.starts_with("/proc") && folder_of(path).file_name().is_some_and(|it| it == "fd");
+    let is_special = is_open || std::fs::metadata(path).is_ok_and(|meta| !meta.is_file());
     let in_place = is_special || (path.exists() && may_write(folder_of(path)).is_err());
     let written = if in_place {
         std::fs::write(path, content)

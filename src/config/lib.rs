@@ -65,7 +65,7 @@ pub use names::look;
 pub use overview::{EffectiveValue, ServerValues, SourceFile, effective_values, source_files};
 pub use print::{PrintDetail, effective, effective_text, origin_in_words, server_entries};
 pub use schema::*;
-pub use secret_text::secret_ranges;
+pub use secret_text::{is_wordy, secret_ranges};
 pub use servers::{AsServerName, ServerMap};
 pub use source::SourceText;
 pub use syntax::{NodeKind, SyntaxMember, SyntaxNode, parse_loosely};

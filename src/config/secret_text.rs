@@ -100,7 +100,7 @@ fn private_keys(text: &str, found: &mut Vec<Range<usize>>) {
 }
 
 /// Whether a value consists of words and numbers, as names of things do and tokens do not.
-fn is_wordy(value: &str) -> bool {
+pub fn is_wordy(value: &str) -> bool {
     let is_word = |part: &str| {
         let count = part.chars().count();
         let mut rest = part.chars().skip(1).filter(|c| c.is_alphabetic());

@@ -136,7 +136,7 @@ impl<S> SessionTable<S> {
             _ => Whose::Most(most),
         };
         let oldest = self
-            .known_oldest(&whose, &unused_since)
+            .known_oldest(&whose, unused_since)
             .or_else(|| self.find_oldest(client, (own_count, whose), unused_since))
             .or_else(|| self.find_used(own_count.max(most.saturating_sub(1)), &use_of))?;
         self.remove(&oldest)

@@ -406,7 +406,9 @@ pub enum PartialList {
         /// Why.
         message: SafeText,
     },
-    /// The server refused to list anything, in these words.
+    /// The server refused to list anything, in these words. Recordings of earlier versions
+    /// hold every reason in words.
+    #[serde(untagged)]
     Refused(SafeText),
 }
 
@@ -659,6 +661,16 @@ mod tests {
     fn list(entries: &[Value]) -> FetchedList {
         let entries = entries.iter().cloned().map(|entry| Arc::new(entry.into())).collect();
         FetchedList { entries, ..FetchedList::default() }
+    }
+
+    #[test]
+    fn why_a_list_is_incomplete_is_read_as_it_is_and_as_it_was_written() {
+        let cut = PartialList::Pages(100);
+        let written = serde_json::to_value(&cut).unwrap();
+        assert_eq!(serde_json::from_value::<PartialList>(written).unwrap(), cut);
+        let words = "more than 100 pages, the rest was not read";
+        let old: PartialList = serde_json::from_value(words.into()).unwrap();
+        assert_eq!(old.to_string(), cut.to_string());
     }
 
     #[test]

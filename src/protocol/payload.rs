@@ -177,7 +177,7 @@ fn masked(text: &str, masks: &Redactor) -> Option<String> {
         return None;
     }
     let (mut out, mut copied, mut seen) = (String::new(), 0, 0);
-    for token in tokens(text.as_bytes()).chain([text.len()..text.len()]) {
+    for token in tokens(text.as_bytes()).chain(std::iter::once(text.len()..text.len())) {
         // The numbers in front of it.
         if let Cow::Owned(new) = masks.redact_json_text(&text[seen..token.start]) {
             out.push_str(&text[copied..seen]);

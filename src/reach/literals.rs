@@ -1,10 +1,11 @@
 //! Secrets that stand literally among the words of a command or in an address: what is masked where
-//! an entry is shown does not stay in the file either.
+//! an entry is shown does not stay in the file either, if it is one beyond doubt: a setting that was
+//! taken for a secret would be missing from its command.
 
 use serde_json::Value;
 
 use base::secret::MASK;
-use config::{masked_address, masked_arguments};
+use config::{is_secret_name, is_wordy, masked_address, masked_arguments};
 
 /// A secret within a text, and what it is called by the words around it (`api-key` in
 /// `--api-key=x`); nothing where they do not say.
@@ -29,10 +30,13 @@ pub(crate) fn replace_secrets(
     let Some(Value::Array(args)) = entry.get_mut("args") else { return };
     let words: Vec<String> =
         args.iter().map(|word| word.as_str().unwrap_or_default().to_owned()).collect();
-    let masked = masked_arguments(&words);
-    for (at, masked) in masked.iter().enumerate().skip(first) {
-        let option = at.checked_sub(1).map(|before| words[before].as_str());
-        let option = option.filter(|option| option.starts_with('-') || option.ends_with(':'));
+    let masked_all = masked_arguments(&words);
+    for (at, masked) in masked_all.iter().enumerate().skip(first) {
+        // A word with a value of its own is no name of the next.
+        let option = at.checked_sub(1).filter(|before| masked_all[*before] == words[*before]);
+        let option = option.map(|before| words[before].as_str());
+        let is_name = |option: &&str| option.starts_with('-') || option.ends_with(':');
+        let option = option.filter(|option| is_name(option) && !option.contains('='));
         if let Some(replaced) = with_references(&words[at], masked, option, &mut refer) {
             args[at] = Value::String(replaced);
         }
@@ -58,12 +62,30 @@ fn with_references(
         let end = if is_last { rest.len().checked_sub(part.len())? } else { rest.find(part)? };
         let (value, after) = (rest.get(..end)?, rest.get(end..)?.strip_prefix(part)?);
         let option = option.map(|option| option.trim_matches(['-', ':', ' ']));
-        let reference = refer(&LiteralSecret { label: name_before(&out).or(option), value });
-        out.push_str(&reference);
+        let label = name_before(&out).or(option);
+        if is_credential(label, value, part) {
+            out.push_str(&refer(&LiteralSecret { label, value }));
+        } else {
+            out.push_str(value);
+        }
         out.push_str(part);
         rest = after;
     }
-    Some(out)
+    Some(out).filter(|out| out != text)
+}
+
+/// How the names of options end whose values are credentials, whatever they look like; those of
+/// `--max-tokens` and `--token-file` are none.
+const CREDENTIAL_ENDS: [&str; 8] =
+    ["token", "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "privatekey"];
+
+/// Whether a value that is masked where it is shown is a secret, and no setting with such a name: it
+/// is what the name says, no plain words and numbers, or stands with a user in front of a host.
+fn is_credential(label: Option<&str>, value: &str, after: &str) -> bool {
+    let is_login = after.starts_with('@') && value.contains(':');
+    let plain = label.map(|label| label.to_ascii_lowercase().replace(['-', '_'], ""));
+    let is_named = plain.is_some_and(|name| CREDENTIAL_ENDS.iter().any(|end| name.ends_with(end)));
+    is_login || is_named || !is_wordy(value) && label.is_none_or(is_secret_name)
 }
 
 /// The name at the end of `--api-key=`, `?token=`, `X-Key: ` or `Authorization: Bearer `.
@@ -102,6 +124,19 @@ mod tests {
             ),
             (vec!["https://u:p@h/x?token=s3&a=b"], vec![], vec!["u:p", "s3"]),
             (vec!["--port", "80"], vec!["--port", "80"], vec![]),
+            (
+                vec!["--api-key=sk-abcdef123456", "https://u:pw@h/x"],
+                vec!["--api-key=${api-key}", "https://${?}@h/x"],
+                vec!["sk-abcdef123456", "u:pw"],
+            ),
+            (vec!["--max-tokens", "5"], vec!["--max-tokens", "5"], vec![]),
+            (vec!["--max_tokens=4096"], vec!["--max_tokens=4096"], vec![]),
+            (vec!["--auth", "none"], vec!["--auth", "none"], vec![]),
+            (vec!["--tokenizer", "cl100k_base"], vec!["--tokenizer", "cl100k_base"], vec![]),
+            (vec!["--token-file", "/x/t.txt"], vec!["--token-file", "/x/t.txt"], vec![]),
+            (vec!["--api-key-env", "API_KEY"], vec!["--api-key-env", "API_KEY"], vec![]),
+            (vec!["git+ssh://git@h/a"], vec!["git+ssh://git@h/a"], vec![]),
+            (vec!["-c", "print(\"key=1\")"], vec!["-c", "print(\"key=1\")"], vec![]),
             (vec!["--token", "${TOKEN}"], vec!["--token", "${TOKEN}"], vec![]),
         ] {
             let (entry, found) = referred(json!({"command": "x", "args": words}), 0);

@@ -26,6 +26,9 @@ pub fn edit(area: &mut TextArea<'static>, key: KeyEvent) -> bool {
         KeyCode::Right if key.modifiers.is_empty() => step(area, key, 1),
         KeyCode::Char('b') if is_control => step(area, key, -1),
         KeyCode::Char('f') if is_control => step(area, key, 1),
+        // The text area itself deletes nothing that takes no cell.
+        KeyCode::Delete if key.modifiers.is_empty() => area.delete_str(1),
+        KeyCode::Char('d') if is_control => area.delete_str(1),
         KeyCode::Char('z') if key.modifiers == KeyModifiers::ALT => area.undo(),
         // The same byte as `ctrl-_`.
         KeyCode::Char('7') if is_control => area.undo(),
@@ -353,7 +356,8 @@ mod tests {
                 let area = Rect::new(0, 0, cells, 1);
                 let mut buf = Buffer::empty(area);
                 input.render(area, &mut buf, Style::new());
-                let drawn: String = buf.content().iter().map(|cell| cell.symbol()).collect();
+                let drawn: String =
+                    buf.content().iter().map(ratatui::buffer::Cell::symbol).collect();
                 prop_assert!(!drawn.contains(char::is_control), "{drawn:?}");
             }
         }

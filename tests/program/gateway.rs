@@ -710,7 +710,7 @@ fn a_grant_of_tools_opens_no_resource_and_no_prompt() {
     let how = "--profile reader --scope mcp:resources.read --always`";
     assert!(refused.json()["error"]["message"].as_str().unwrap().contains(how), "{refused:?}");
     let granted = reader.grant(&["--for", "10m", "--tools", "vendor.*"]);
-    reader.until(&reader_tools(&service));
+    reader.until(&Ok(vendor_tools(&service)));
     let refused = read();
     assert_eq!(refused.status, 403, "{refused:?}");
     let error = &refused.json()["error"];
@@ -725,11 +725,11 @@ fn a_grant_of_tools_opens_no_resource_and_no_prompt() {
 }
 
 /// The tools of the server `vendor`.
-fn reader_tools(service: &Service) -> Result<Vec<String>, String> {
+fn vendor_tools(service: &Service) -> Vec<String> {
     let seen = service.get("/tools").json();
     let all = seen["tools"].as_array().unwrap().iter();
     let all = all.map(|tool| tool["name"].as_str().unwrap().to_owned());
-    Ok(all.filter(|name| name.starts_with("vendor")).collect())
+    all.filter(|name| name.starts_with("vendor")).collect()
 }
 
 #[test]

@@ -159,16 +159,12 @@ impl<'a> FuzzTargets<'a> {
         let names = offered.names.as_ref()?;
         let own = split_name(&claim.tool, [server.as_str()]).map_or(&*claim.tool, |(_, own)| own);
         let place = format!("fuzz.claims: {server}.{own}");
-        match self.observer(&server, claim) {
-            Some(tool) => {
-                let why = || "`fuzz.skip` names it, so it shows nothing".to_owned();
-                self.skips(&server, tool).then(|| (place, why()))
-            }
-            None => {
-                let near = nearest(own, names, 0.6).map(|near| format!("{server}.{near}"));
-                Some((place, format!("the server has no such tool{}", did_you_mean(near))))
-            }
-        }
+        let Some(tool) = self.observer(&server, claim) else {
+            let near = nearest(own, names, 0.6).map(|near| format!("{server}.{near}"));
+            return Some((place, format!("the server has no such tool{}", did_you_mean(near))));
+        };
+        let why = || "`fuzz.skip` names it, so it shows nothing".to_owned();
+        self.skips(&server, tool).then(|| (place, why()))
     }
 
     /// Why a pattern, written as this text, matches nothing; `None` when it may match something.
@@ -190,13 +186,13 @@ impl<'a> FuzzTargets<'a> {
             return Some(format!("the server has no such tool{meant}"));
         }
         let named = split_first(text).filter(|(server, _)| !server.contains(WILDCARDS));
-        Some(match named {
-            Some((server, _)) => self.no_server(server),
-            None => {
+        Some(named.map_or_else(
+            || {
                 let meant = did_you_mean(unmatched.meant);
                 format!("it matches nothing that the servers offer{meant}")
-            }
-        })
+            },
+            |(server, _)| self.no_server(server),
+        ))
     }
 
     fn is_server(&self, name: &str) -> bool {

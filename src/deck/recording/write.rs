@@ -1,6 +1,7 @@
 //! The recorder: a thread that writes what a host does without slowing it down; and the scrubber.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -519,7 +520,9 @@ impl Scrubber {
                 }
             }
             Value::Array(items) => {
-                items.iter_mut().for_each(|item| self.words_in(item, with_keys));
+                for item in items {
+                    self.words_in(item, with_keys);
+                }
             }
             Value::Object(members) => {
                 for (key, mut member) in std::mem::take(members) {
@@ -645,7 +648,8 @@ fn spellings(word: &str) -> Vec<String> {
                 continue;
             }
             for unit in c.encode_utf16(&mut [0; 2]) {
-                out += &if upper { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") };
+                let _ =
+                    if upper { write!(out, "\\u{unit:04X}") } else { write!(out, "\\u{unit:04x}") };
             }
         }
         out

@@ -115,9 +115,12 @@ impl Grant {
     /// denial of a list that cannot be read denies everything.
     fn holds_for(&self, scopes: &[AccessScope]) -> bool {
         let is_of_tools = !self.allowed_tools.is_empty() && self.effect != GrantKind::Deny;
-        scopes.iter().any(|scope| match self.scopes.is_empty() {
-            true => !is_of_tools || AccessScope::OF_TOOLS.contains(scope),
-            false => self.scopes.contains(scope),
+        scopes.iter().any(|scope| {
+            if self.scopes.is_empty() {
+                !is_of_tools || AccessScope::OF_TOOLS.contains(scope)
+            } else {
+                self.scopes.contains(scope)
+            }
         })
     }
 

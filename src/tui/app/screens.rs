@@ -203,14 +203,17 @@ impl Screens {
     }
 
     /// Has the open screens follow the model; those without a reason to be shown are closed. Returns
-    /// whether the topmost was one of them and had a line of text.
+    /// whether the topmost was one of them and had text that was typed.
     pub fn follow(&mut self, model: &Model) -> bool {
         let mut lost_line = false;
         let top = self.stack.len().saturating_sub(1);
         for at in (0..self.stack.len()).rev() {
             let screen = self.screen_mut(at);
             let (stays, typed) = match screen {
-                Some(screen) => (screen.follow(model), screen.line().is_some()),
+                Some(screen) => {
+                    let has_text = screen.line().is_some_and(|line| !line.text().is_empty());
+                    (screen.follow(model), has_text)
+                }
                 None => (false, false),
             };
             if !stays {

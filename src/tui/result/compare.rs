@@ -454,8 +454,9 @@ mod tests {
     #[test]
     fn lines_that_differ_in_every_word_are_compared_by_words_up_to_a_limit() {
         let lines = |word: char| {
-            let line = |n: u32| (0..1_000).map(|at| format!("{word}{},", (at + n) % 7)).collect();
-            (0..64).map(line).collect::<Vec<String>>().join("\n")
+            let words = |n: u32| (0..1_000).map(move |at| format!("{word}{},", (at + n) % 7));
+            let line = |n: u32| words(n).collect::<Vec<_>>().concat();
+            (0..64).map(line).collect::<Vec<_>>().join("\n")
         };
         let view = compared(&lines('a'), &lines('b'));
         let lines = view.comparison.expect("compared").lines;

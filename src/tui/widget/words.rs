@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn texts_that_differ_in_every_word_use_up_what_one_page_compares() {
-        let all =
-            |word: char| -> String { (0..1_000).map(|n| format!("{word}{},", n % 7)).collect() };
+        let words = |word: char| (0..1_000).map(move |n| format!("{word}{},", n % 7));
+        let all = |word: char| words(word).collect::<Vec<_>>().concat();
         let (old, new) = (all('a'), all('b'));
         let mut budget = WordBudget::default();
         let mut is_compared = |old: &str, new: &str| {

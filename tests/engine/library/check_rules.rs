@@ -187,7 +187,7 @@ fn what_to_do_fits_what_was_found() {
         (partial(json!({"bytes": 16_777_216})), "list/partial", "lineBytes"),
         (partial(page("no")), "list/partial", "every page"),
         (partial(page("more than 5 entries, the rest is lost")), "list/partial", "every page"),
-        (partial(json!({"refused": "no such cursor"})), "list/partial", "do not declare it"),
+        (partial(json!("no such cursor")), "list/partial", "do not declare it"),
         (
             partial(json!({"cursorAgain": {"cursor": "environment variable", "page": 2}})),
             "list/partial",

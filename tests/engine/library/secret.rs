@@ -124,7 +124,8 @@ fn json_is_masked_in_texts_and_keys_and_left_alone_otherwise() {
 fn a_number_that_is_a_secret_is_masked_and_json_stays_json() {
     use serde_json::{Value, json};
     let masking = redactor(&["8492749201", "nine-lives", "fc9876543"]);
-    let value = json!({"a": 8492749201_u64, "b": [-8492749201_i64, 1.5], "c": 8492749201.5});
+    let value =
+        json!({"a": 8_492_749_201_u64, "b": [-8_492_749_201_i64, 1.5], "c": 8_492_749_201.5});
     let masked = json!({"a": "***", "b": ["***", 1.5], "c": "***"});
     assert_eq!(masking.redact_json(&value), Some(masked.clone()));
     for (text, shown) in [

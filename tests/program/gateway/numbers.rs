@@ -122,7 +122,10 @@ fn numbers_go_through_over_a_pipe_as_they_were_written() {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    writeln!(stdin, "{}", initialize()).unwrap();
+    // The last revision that has batches.
+    let mut hello = initialize();
+    hello["params"]["protocolVersion"] = json!("2025-03-26");
+    writeln!(stdin, "{hello}").unwrap();
     assert!(lines.next().unwrap().unwrap().contains("serverInfo"));
     writeln!(stdin, "{}", json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
         .unwrap();

@@ -24,8 +24,8 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_starts() {
         ("new/", "it is a folder"),
         ("none/new", "there is no folder"),
         ("old.txt", "read-only"),
-        ("mcp.json", "the configuration itself"),
-        ("./mcp.json", "the configuration itself"),
+        ("mcp.json", "read by this command itself"),
+        ("./mcp.json", "read by this command itself"),
     ] {
         let report = format!("json={file}");
         for args in [[&call[..], &[file]].concat(), [&read[..], &[file]].concat()]
@@ -91,7 +91,7 @@ fn a_call_that_a_signal_ends_prints_its_object() {
         let done = child.wait_with_output().unwrap();
         let object: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
         assert_eq!((done.status.code(), &object["tool"]), (Some(130), &json!("notes.slow")));
-        assert_eq!(object["error"]["code"], "cancelled", "{object}");
+        assert_eq!(object["error"]["code"], "Cancelled", "{object}");
         bench.expect_nothing_left(super::AT_MOST);
         std::fs::remove_file(bench.path().join("called")).unwrap();
     }
