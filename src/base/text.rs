@@ -42,10 +42,10 @@ pub fn cut(text: &str, max: usize) -> &str {
 /// How alike two words are: 0.0 (nothing in common) to 1.0 (equal), by Jaro-Winkler. Two neighbouring
 /// characters swapped, the commonest slip, hardly count, which in a short word they would.
 pub fn likeness(one: &str, other: &str) -> f64 {
-    /// What is left of the likeness after one swap.
-    const AFTER_SWAP: f64 = 0.95;
+    /// Words with one swap are at least as alike as this.
+    const MIN_SWAP_LIKENESS: f64 = 0.95;
     let plain = strsim::jaro_winkler(one, other);
-    if is_swapped(one, other) { plain.max(AFTER_SWAP) } else { plain }
+    if is_swapped(one, other) { plain.max(MIN_SWAP_LIKENESS) } else { plain }
 }
 
 /// Whether two words differ only by two neighbouring characters that changed places.

@@ -124,7 +124,7 @@ impl<'a> MaskedEvents<'a> {
                 if matches!(event, ChatEvent::Status { status: StatusKind::Retrying, .. }) {
                     self.held.clear();
                 }
-                self.tell_held();
+                self.show_held();
                 (self.on_event)(self.masked(event));
             }
         }
@@ -132,17 +132,17 @@ impl<'a> MaskedEvents<'a> {
 
     fn add(&mut self, text: &str, is_reasoning: bool) {
         if self.is_reasoning != is_reasoning {
-            self.tell_held();
+            self.show_held();
             self.is_reasoning = is_reasoning;
         }
         self.held.push_str(text);
         let redactor = self.mask.shown();
         let later = self.held.split_off(settled(&self.held, &redactor));
-        self.tell_held();
+        self.show_held();
         self.held = later;
     }
 
-    fn tell_held(&mut self) {
+    fn show_held(&mut self) {
         let held = std::mem::take(&mut self.held);
         if held.is_empty() {
             return;
@@ -177,7 +177,7 @@ impl<'a> MaskedEvents<'a> {
     }
 }
 
-/// How much of a text can be told: nothing that follows makes a part of it the beginning of a secret,
+/// How much of a text can be shown: nothing that follows makes a part of it the beginning of a secret,
 /// and no secret lies across its end.
 fn settled(text: &str, redactor: &Redactor) -> usize {
     let begun = redactor.begun_at_end(text.as_bytes());
@@ -190,9 +190,9 @@ mod tests {
 
     use super::*;
 
-    /// What is told of a text that comes in pieces of this many characters, and what at most was
+    /// What is shown of a text that comes in pieces of this many characters, and what at most was
     /// held back.
-    fn told(text: &str, redactor: &Redactor, step: usize) -> (String, usize) {
+    fn shown_in_pieces(text: &str, redactor: &Redactor, step: usize) -> (String, usize) {
         let (mut held, mut out, mut most) = (String::new(), String::new(), 0);
         let all: Vec<char> = text.chars().collect();
         for piece in all.chunks(step) {
@@ -219,15 +219,18 @@ mod tests {
         ] {
             let whole = redactor.redact(text);
             for step in 1..=text.chars().count() {
-                let (told, held) = told(text, &redactor, step);
-                assert_eq!(told, whole, "{step}");
+                let (shown, held) = shown_in_pieces(text, &redactor, step);
+                assert_eq!(shown, whole, "{step}");
                 // A character is not divided.
                 assert!(held <= redactor.longest(), "{step}: {held}");
             }
         }
-        // What cannot begin a secret, or one of its encodings, is told as it comes.
-        assert!(told("a plain text", &redactor, 1).1 <= 2);
+        // What cannot begin a secret, or one of its encodings, is shown as it comes.
+        assert!(shown_in_pieces("a plain text", &redactor, 1).1 <= 2);
         let none = Redactor::default();
-        assert_eq!(told("größe-4711-geheim", &none, 1), ("größe-4711-geheim".to_owned(), 0));
+        assert_eq!(
+            shown_in_pieces("größe-4711-geheim", &none, 1),
+            ("größe-4711-geheim".to_owned(), 0)
+        );
     }
 }

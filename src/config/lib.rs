@@ -60,7 +60,9 @@ pub use import::{
 };
 pub use json_schema::json_schema;
 pub use load::{InputNeed, Loaded, load, load_text};
-pub use mask::{TOKEN_PREFIXES, is_secret, is_secret_name, masked_address, masked_arguments};
+pub use mask::{
+    TOKEN_PREFIXES, is_secret, is_secret_name, masked_address, masked_arguments, names_credential,
+};
 pub use names::look;
 pub use overview::{EffectiveValue, ServerValues, SourceFile, effective_values, source_files};
 pub use print::{PrintDetail, effective, effective_text, origin_in_words, server_entries};

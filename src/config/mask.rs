@@ -37,6 +37,13 @@ pub fn is_secret_name(name: &str) -> bool {
     holds_secret_word(name) || short_words.contains(&&*short) || short.ends_with("signature")
 }
 
+/// Whether a name says that its value is the secret itself: it ends with one of `SECRET_WORDS`, as
+/// `--api-token` does and `--token-file` and `--max-tokens` do not.
+pub fn names_credential(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace(['-', '_'], "");
+    SECRET_WORDS.split(' ').any(|word| name.ends_with(word))
+}
+
 /// Byte ranges of `text` to hide, in order, not overlapping.
 pub(crate) fn hidden_ranges(text: &str) -> Vec<Range<usize>> {
     let mut hidden = Vec::new();

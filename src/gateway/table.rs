@@ -64,7 +64,7 @@ impl<S> Default for SessionTable<S> {
 
 impl<S> SessionTable<S> {
     /// Most sessions that one look at all remembers.
-    const MAX_FOUND: usize = 64;
+    const MAX_REMEMBERED_SESSIONS: usize = 64;
 
     pub(super) fn len(&self) -> usize {
         self.open.len()
@@ -195,7 +195,8 @@ impl<S> SessionTable<S> {
         unused.sort_unstable();
         let (count, _, oldest) = unused.pop()?;
         let next = unused.into_iter().rev().take_while(|(other, ..)| *other == count);
-        let next = next.take(Self::MAX_FOUND).map(|(_, Reverse(since), id)| (since, id));
+        let next =
+            next.take(Self::MAX_REMEMBERED_SESSIONS).map(|(_, Reverse(since), id)| (since, id));
         let mut next: Vec<_> = next.collect();
         next.reverse();
         self.found = OldestSessions { whose: Some(whose), oldest: next };

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use base::secret::MASK;
-use config::{is_secret_name, is_wordy, masked_address, masked_arguments};
+use config::{is_secret_name, is_wordy, masked_address, masked_arguments, names_credential};
 
 /// A secret within a text, and what it is called by the words around it (`api-key` in
 /// `--api-key=x`); nothing where they do not say.
@@ -74,17 +74,11 @@ fn with_references(
     Some(out).filter(|out| out != text)
 }
 
-/// How the names of options end whose values are credentials, whatever they look like; those of
-/// `--max-tokens` and `--token-file` are none.
-const CREDENTIAL_ENDS: [&str; 8] =
-    ["token", "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "privatekey"];
-
 /// Whether a value that is masked where it is shown is a secret, and no setting with such a name: it
 /// is what the name says, no plain words and numbers, or stands with a user in front of a host.
 fn is_credential(label: Option<&str>, value: &str, after: &str) -> bool {
     let is_login = after.starts_with('@') && value.contains(':');
-    let plain = label.map(|label| label.to_ascii_lowercase().replace(['-', '_'], ""));
-    let is_named = plain.is_some_and(|name| CREDENTIAL_ENDS.iter().any(|end| name.ends_with(end)));
+    let is_named = label.is_some_and(names_credential);
     is_login || is_named || !is_wordy(value) && label.is_none_or(is_secret_name)
 }
 

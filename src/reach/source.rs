@@ -29,7 +29,7 @@ pub const MAX_PUBLISHED_BYTES: u64 = 1 << 20;
 /// Largest settings file, in bytes.
 const MAX_SETTINGS_BYTES: u64 = 1 << 20;
 /// Most servers of a search for one name.
-const MAX_FOUND: usize = 50;
+const MAX_SEARCH_RESULTS: usize = 50;
 /// Longest text of a fact, in characters.
 const MAX_FACT_CHARS: usize = 400;
 
@@ -201,7 +201,7 @@ async fn search_words(
     env: &Environment,
 ) -> Result<Vec<[SafeText; 3]>, ReachError> {
     let registry = registry(None, env)?;
-    let found = registry.search(words, MAX_FOUND).await?;
+    let found = registry.search(words, MAX_SEARCH_RESULTS).await?;
     let row = |server: &PublishedServer| {
         let line = |text: &str| SafeText::cut(text, MAX_FACT_CHARS);
         [line(&server.name), line(&server.version), server.description.clone()]
@@ -458,7 +458,7 @@ async fn whole_name(registry: &Registry, name: &str) -> Result<String, ReachErro
     if name.contains('/') {
         return Ok(name.to_owned());
     }
-    let found = registry.search(&[name.to_owned()], MAX_FOUND).await?;
+    let found = registry.search(&[name.to_owned()], MAX_SEARCH_RESULTS).await?;
     let mut exact = found.servers.iter().filter(|server| {
         server.short_name() == name || server.name.rsplit('/').next() == Some(name)
     });
