@@ -13,7 +13,8 @@ use super::args::{Common, OneServer};
 use super::deck::{self, Invocation, Need};
 use super::load::LoadedConfig;
 use super::output::{CommandResult, ExitStatus};
-use super::{load, output, signals, typed};
+use super::typed::StdinLines;
+use super::{load, output, signals};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::deck::load_policy;
@@ -221,8 +222,16 @@ pub fn confirm(question: &str) -> Result<bool, ExitStatus> {
 /// # Errors
 /// When a signal came.
 pub fn answer_line(question: &str) -> Result<String, ExitStatus> {
-    typed::forget_typed();
-    match signals::answered(|| output::complain(question)) {
+    // Once a runtime has listened, signals end nothing by themselves any more.
+    let answered = signals::block_on(async |signals| {
+        let lines = StdinLines::default();
+        let mut lines = lines.open().await;
+        tokio::select! {
+            line = lines.ask(Some(question)) => Some(line.unwrap_or_default()),
+            () = signals.stop.cancelled() => None,
+        }
+    });
+    match answered {
         Ok(line) => line.ok_or_else(deck::interrupted),
         Err(error) => Err(output::refuse(&error.to_string())),
     }

@@ -87,9 +87,10 @@ fn parse_origin(text: &str) -> Result<String, String> {
             (Origin::Browser(page), _) => {
                 parse_web_origin(page).map(|page| format!("browser:{page}"))
             }
-            (_, Some(id)) if id.contains(['*', '?', '[', '{']) => {
-                Err(format!("`{id}` stands for no other callers; {}:* is all", origin.parts().0))
-            }
+            (_, Some(id)) if id.contains(['*', '?', '[', '{']) => Err(format!(
+                "no caller is called `{id}`: write a whole id, or {}:* for all of them",
+                origin.parts().0
+            )),
             _ => Ok(text.to_owned()),
         },
         None => {

@@ -1,10 +1,7 @@
 //! Ctrl-C, SIGTERM and SIGHUP (on Windows Ctrl-C, Ctrl-Break and a closed console): the first
 //! starts a graceful shutdown, a second one forces it; a repeated SIGHUP does not count as second.
 
-use std::io::BufRead as _;
-
 use futures::stream::{BoxStream, StreamExt as _, poll_fn, select_all};
-use tokio::sync::oneshot;
 
 use ::check::run::CheckSignals;
 
@@ -17,28 +14,6 @@ pub fn block_on<T>(work: impl AsyncFnOnce(CheckSignals) -> T) -> std::io::Result
     let done = runtime.block_on(async { work(listen()).await });
     runtime.shutdown_background();
     Ok(done)
-}
-
-/// Asks, and reads a line of stdin; `None` when a signal comes first. Once a runtime has listened,
-/// signals end nothing by themselves any more, so a wait for a person has to listen too.
-///
-/// # Errors
-/// When the runtime cannot be created.
-pub fn answered(ask: impl FnOnce()) -> std::io::Result<Option<String>> {
-    block_on(async |signals| {
-        ask();
-        let (sender, line) = oneshot::channel();
-        // A thread of its own: nothing can interrupt the read, and no runtime waits for it.
-        std::thread::spawn(move || {
-            let mut line = String::new();
-            let _ = std::io::stdin().lock().read_line(&mut line);
-            let _ = sender.send(line);
-        });
-        tokio::select! {
-            line = line => Some(line.unwrap_or_default()),
-            () = signals.stop.cancelled() => None,
-        }
-    })
 }
 
 /// Listens until the runtime ends.
