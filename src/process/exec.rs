@@ -3,8 +3,13 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::{self, Command};
+#[cfg(not(target_os = "linux"))]
+use std::{os::fd::OwnedFd, process::Stdio};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, setrlimit};
+
+#[cfg(not(target_os = "linux"))]
+use super::resolve::Launch;
 
 /// The host's ends of stdin, stdout and stderr of a child.
 pub(super) type ChildPipes = (process::ChildStdin, process::ChildStdout, process::ChildStderr);
@@ -58,22 +63,43 @@ impl ChildSetup {
 /// Those of the system, also those of the child up to its program.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn spawn(
-    launch: &super::resolve::Launch,
+    launch: &Launch,
     mark: &str,
     setup: ChildSetup,
 ) -> std::io::Result<(Pid, ChildPipes)> {
-    let mut command = Command::new(&launch.program);
-    command.args(&launch.args).current_dir(&launch.cwd);
-    command.env_clear().envs(launch.env.iter().map(|(name, value)| (name, value)));
-    command.env(super::environment::MARK, mark);
-    let piped = process::Stdio::piped;
-    command.stdin(piped()).stdout(piped()).stderr(piped());
-    setup.before_exec(&mut command);
-    let mut child = command.spawn()?;
+    let piped = || Stdio::piped();
+    let mut child = start_child(launch, mark, setup, [piped(), piped(), piped()])?;
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(std::io::Error::other("a pipe of the child is missing"));
     };
     Ok((Pid::from_child(&child), (stdin, stdout, stderr)))
+}
+
+/// Like [`spawn`], with the stdin, stdout and stderr it is given.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn start(
+    launch: &Launch,
+    mark: &str,
+    setup: ChildSetup,
+    streams: [OwnedFd; 3],
+) -> std::io::Result<Pid> {
+    start_child(launch, mark, setup, streams.map(Stdio::from)).map(|child| Pid::from_child(&child))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn start_child(
+    launch: &Launch,
+    mark: &str,
+    setup: ChildSetup,
+    [stdin, stdout, stderr]: [Stdio; 3],
+) -> std::io::Result<process::Child> {
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.args).current_dir(&launch.cwd);
+    command.env_clear().envs(launch.env.iter().map(|(name, value)| (name, value)));
+    command.env(super::environment::MARK, mark);
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    setup.before_exec(&mut command);
+    command.spawn()
 }

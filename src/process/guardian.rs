@@ -16,12 +16,21 @@
 //! Windows needs none, a job object does it.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use config::ProcessLimits;
+
 use super::environment::MARK;
+#[cfg(not(target_os = "linux"))]
+use super::exec;
+use super::exec::ChildSetup;
+#[cfg(target_os = "linux")]
+use super::linux as exec;
+use super::resolve::Launch;
 use super::{census, containment};
 
 const SCRIPT: &str = include_str!("guardian.sh");
@@ -118,11 +127,20 @@ impl Guardian {
 }
 
 /// Starts a process that reads and discards an output of a server to its end, after the host. It
-/// carries the host's mark, so that the guardian ends it with the rest.
+/// carries the host's mark, so that the guardian ends it with the rest. Where hundreds of servers are
+/// left at once, each gets one: it is started without a copy of the host.
 pub(super) fn reader(output: OwnedFd) -> std::io::Result<()> {
-    let mut command = shell(&["-c", "PATH=/usr/bin:/bin exec cat"]);
-    command.env(MARK, super::family::host_token()).stdin(output);
-    command.spawn().map(drop)
+    let launch = Launch {
+        program: "/bin/sh".into(),
+        args: ["-c", "PATH=/usr/bin:/bin exec cat"].map(Into::into).into(),
+        cwd: "/".into(),
+        env: Vec::new(),
+        limits: ProcessLimits::default(),
+    };
+    let nowhere = || File::options().write(true).open("/dev/null").map(OwnedFd::from);
+    let streams = [output, nowhere()?, nowhere()?];
+    exec::start(&launch, super::family::host_token(), ChildSetup::new(None, Vec::new()), streams)
+        .map(drop)
 }
 
 /// A shell in a session of its own, without environment and output.
@@ -130,7 +148,7 @@ fn shell(args: &[&str]) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(args).current_dir("/").env_clear();
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    super::exec::ChildSetup::new(None, Vec::new()).before_exec(&mut command);
+    ChildSetup::new(None, Vec::new()).before_exec(&mut command);
     command
 }
 

@@ -37,6 +37,19 @@ pub(super) fn spawn(
     mark: &str,
     setup: ChildSetup,
 ) -> io::Result<(Pid, ChildPipes)> {
+    let pipe = || pipe_with(PipeFlags::CLOEXEC);
+    let ((stdin, to), (from, stdout), (log, stderr)) = (pipe()?, pipe()?, pipe()?);
+    let pid = start(launch, mark, setup, [stdin, stdout, stderr])?;
+    Ok((pid, (to.into(), from.into(), log.into())))
+}
+
+/// Like [`spawn`], with the stdin, stdout and stderr it is given.
+pub(super) fn start(
+    launch: &Launch,
+    mark: &str,
+    setup: ChildSetup,
+    streams: [OwnedFd; 3],
+) -> io::Result<Pid> {
     let mark = (OsStr::new(MARK), OsStr::new(mark));
     let own = launch.env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
     let assigned = |(name, value): (&OsStr, &OsStr)| {
@@ -47,12 +60,7 @@ pub(super) fn spawn(
     let args = Strings::new(args.map(|arg| c_string(arg.as_bytes())))?;
     let env = Strings::new(own.filter(|(name, _)| *name != MARK).chain([mark]).map(assigned))?;
     let cwd = c_string(launch.cwd.as_os_str().as_bytes())?;
-    let pipe = || pipe_with(PipeFlags::CLOEXEC);
-    let ((stdin, to), (from, stdout), (log, stderr)) = (pipe()?, pipe()?, pipe()?);
-    let image =
-        Image { args, env, cwd, streams: [stdin, stdout, stderr], setup, error: AtomicI32::new(0) };
-    let pid = image.start()?;
-    Ok((pid, (to.into(), from.into(), log.into())))
+    Image { args, env, cwd, streams, setup, error: AtomicI32::new(0) }.start()
 }
 
 /// A handle that can be read once a child is dead (`pidfd_open(2)`).

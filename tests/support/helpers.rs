@@ -328,7 +328,14 @@ fn is_zombie(pid: u32) -> bool {
 }
 
 /// A figure of `/proc/PID/status` in bytes, for example `VmRSS` or `VmHWM`; 0 when unknown.
+///
+/// A child that was spawned a moment ago may still have the memory of these tests: `spawn` returns as
+/// soon as the program to run is opened. Its figure is unknown until then.
 pub fn memory(pid: u32, field: &str) -> u64 {
+    let program = |of: &str| std::fs::read_link(format!("/proc/{of}/exe")).ok();
+    if pid != std::process::id() && program(&pid.to_string()) == program("self") {
+        return 0;
+    }
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(field)).unwrap_or_default();
     let kilobytes = line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
