@@ -118,10 +118,11 @@ impl<S> SessionTable<S> {
         over.into_iter().filter_map(|id| self.remove(&id)).collect()
     }
 
-    /// Removes a session to make room for one of a client: one that nobody uses now, the oldest of the
-    /// client that has the most, if that has more than this one and than its share, or else the oldest
-    /// of its own; where there is none, one in use of the client that has the most, if that has more
-    /// than this one.
+    /// Removes a session to make room for one of a client. It is taken from the client that has the
+    /// most, or where that has none unused, from the next of those that have more than this client and
+    /// more than their share: the oldest that nobody uses now. This client's own ends only if nobody
+    /// has more. Where none of these is unused, one in use of the client that has the most ends, if
+    /// that has more than this one.
     pub(super) fn remove_oldest(
         &mut self,
         client: &str,
@@ -185,11 +186,14 @@ impl<S> SessionTable<S> {
         unused_since: impl Fn(&S) -> Option<Instant>,
     ) -> Option<SessionId> {
         let enough = own.max(self.share());
+        let may_lose = |owner: Option<&Arc<str>>| match &whose {
+            Whose::Own(_) => owner.is_some_and(|owner| **owner == *client),
+            Whose::Most(_) => self.count(owner) > enough,
+        };
         let unused = self.open.iter().filter_map(|(id, open)| {
-            let count = self.count(open.owner.as_ref());
-            let may_end = count > enough || open.owner.as_deref() == Some(client);
-            let since = unused_since(&open.session).filter(|_| may_end)?;
-            Some((count, Reverse(since), Arc::clone(id)))
+            let owner = open.owner.as_ref();
+            let since = may_lose(owner).then(|| unused_since(&open.session)).flatten()?;
+            Some((self.count(owner), Reverse(since), Arc::clone(id)))
         });
         let mut unused: Vec<_> = unused.collect();
         unused.sort_unstable();
@@ -286,8 +290,29 @@ mod tests {
         }
         assert_eq!(end_for(&mut table, "many"), None, "its own are in use");
         assert_eq!(end_for(&mut table, "new").as_deref(), Some("10"));
-        assert_eq!(end_for(&mut table, "b").as_deref(), Some("few"), "its own, which is unused");
-        assert_eq!(end_for(&mut table, "b").as_deref(), Some("11"));
+        assert_eq!(end_for(&mut table, "b").as_deref(), Some("11"), "its own unused one stays");
+        assert_eq!(end_for(&mut table, "new").as_deref(), Some("12"));
+        table.open.get_mut("15").unwrap().session.1 = false;
+        assert_eq!(end_for(&mut table, "b").as_deref(), Some("15"), "the unused one goes first");
+        assert!(table.get("few").is_some());
+    }
+
+    #[test]
+    fn where_the_client_with_the_most_uses_all_the_next_one_gives_way() {
+        let most = (0..9).map(|id| (format!("m{id}"), "most", id));
+        let next = (0..6).map(|id| (format!("n{id}"), "next", id));
+        let few = (0..2).map(|id| (format!("f{id}"), "few", id));
+        let sessions: Vec<_> = most.chain(next).chain(few).collect();
+        let sessions: Vec<_> = sessions.iter().map(|(id, of, at)| (&**id, *of, *at)).collect();
+        let (mut table, _) = table(&sessions);
+        for (id, open) in &mut table.open {
+            open.session.1 = id.starts_with('m');
+        }
+        assert_eq!(end_for(&mut table, "few").as_deref(), Some("n0"));
+        assert_eq!(end_for(&mut table, "new").as_deref(), Some("n1"));
+        assert_eq!(end_for(&mut table, "most"), None, "nobody has more, and its own are in use");
+        assert_eq!(end_for(&mut table, "next").as_deref(), Some("m0"), "another has more");
+        assert_eq!((table.owned["most"], table.owned["next"], table.owned["few"]), (8, 4, 2));
     }
 
     #[test]
