@@ -16,10 +16,12 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
 
 use super::batch::{self, is_batch};
 use super::misfit::{flaw, id_of_request};
 use super::raw::{SentNumbers, mended, to_text};
+use super::sessions::DRAIN_TIMEOUT;
 
 /// Longest line of a client, in bytes; a longer one is refused.
 const MAX_LINE_BYTES: usize = 16 << 20;
@@ -35,6 +37,8 @@ pub(crate) struct MessagePipe<R, W> {
     /// Batches that are not answered yet (2025-03-26, basic, "Batching").
     batches: Arc<parking_lot::Mutex<Vec<OpenBatch>>>,
     output: Arc<Mutex<Option<W>>>,
+    /// Answers of the pipe itself that are being written.
+    writing: TaskTracker,
 }
 
 /// A batch whose answers go out together.
@@ -72,6 +76,7 @@ impl<R: AsyncRead + Unpin, W> MessagePipe<R, W> {
             queued: VecDeque::new(),
             batches: Arc::default(),
             output: Arc::new(Mutex::new(Some(output))),
+            writing: TaskTracker::new(),
         }
     }
 
@@ -137,21 +142,29 @@ impl<R, W: AsyncWrite + Send + Unpin + 'static> MessagePipe<R, W> {
         }
         let answers = batches.swap_remove(at).answers;
         if !answers.is_empty() {
-            let output = Arc::clone(&self.output);
-            tokio::spawn(async move { write(&output, format!("[{}]", answers.join(","))).await });
+            self.write_beside(format!("[{}]", answers.join(",")));
         }
     }
 
     /// Answers a line that is not handed on.
     fn refuse(&self, refusal: &ServerJsonRpcMessage) {
-        let (output, text) = (Arc::clone(&self.output), sent(&self.batches, refusal));
-        // Written beside: the caller's future may be dropped, and the answer lost.
-        tokio::spawn(async move {
-            match text? {
-                Some(text) => write(&output, text).await,
-                None => Ok(()),
-            }
-        });
+        if let Ok(Some(text)) = sent(&self.batches, refusal) {
+            self.write_beside(text);
+        }
+    }
+
+    /// Writes an answer in a task of its own: the caller's future may be dropped, and the answer lost.
+    fn write_beside(&self, text: String) {
+        let output = Arc::clone(&self.output);
+        self.writing.spawn(async move { write(&output, text).await });
+    }
+
+    /// Completes when these answers are written: the process ends soon after the pipe.
+    async fn drain(&mut self) {
+        self.writing.close();
+        if tokio::time::timeout(DRAIN_TIMEOUT, self.writing.wait()).await.is_err() {
+            tracing::debug!(target: "mcpdeck::gateway", "stdout is not read: answers are lost");
+        }
     }
 }
 
@@ -273,14 +286,19 @@ where
         loop {
             let line = match self.queued.pop_front() {
                 Some(message) => message,
-                None => match self.next_line().await? {
-                    PipeLine::Whole(range) => {
+                None => match self.next_line().await {
+                    Some(PipeLine::Whole(range)) => {
                         let line = self.lines.bytes(range);
                         mended(line).unwrap_or_else(|| String::from_utf8_lossy(line).into_owned())
                     }
-                    PipeLine::Oversized(line) => {
+                    Some(PipeLine::Oversized(line)) => {
                         self.refuse(&too_long(&line));
                         continue;
+                    }
+                    None => {
+                        // A client that ends before the handshake: nothing closes the pipe then.
+                        self.drain().await;
+                        return None;
                     }
                 },
             };
@@ -303,13 +321,19 @@ where
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.output.lock().await.take();
+        self.drain().await;
+        // What holds it longer than that is a write that nobody reads.
+        if let Ok(mut output) = tokio::time::timeout(DRAIN_TIMEOUT, self.output.lock()).await {
+            output.take();
+        }
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use serde_json::{Value, json};
     use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -402,6 +426,50 @@ mod tests {
                 assert!(refused.contains("batches ended with"), "{refused}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn what_was_refused_is_written_before_the_pipe_closes() {
+        let refusals = |written: &[u8]| {
+            String::from_utf8_lossy(written).lines().filter(|line| line.contains("error")).count()
+        };
+        // Room for a part of a refusal: the rest is written while it is read.
+        let (ours, mut theirs) = tokio::io::duplex(8);
+        let mut pipe = MessagePipe::new(&b"no JSON\n7\n"[..], ours);
+        let read = tokio::spawn(async move {
+            let mut written = Vec::new();
+            let _ = tokio::io::AsyncReadExt::read_to_end(&mut theirs, &mut written).await;
+            written
+        });
+        assert!(pipe.receive().await.is_none());
+        pipe.close().await.expect("closed");
+        assert_eq!(refusals(&read.await.expect("read")), 2);
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_while_the_pipe_is_open_is_written_by_its_end() {
+        let (input, mut client) = tokio::io::duplex(64);
+        let (ours, mut theirs) = tokio::io::duplex(8);
+        let mut pipe = MessagePipe::new(input, ours);
+        client.write_all(b"no JSON\n").await.expect("sent");
+        let waited = tokio::time::timeout(Duration::from_millis(20), pipe.receive()).await;
+        assert!(waited.is_err(), "no message came");
+        let read = tokio::spawn(async move {
+            let mut written = String::new();
+            let _ = tokio::io::AsyncReadExt::read_to_string(&mut theirs, &mut written).await;
+            written
+        });
+        pipe.close().await.expect("closed");
+        let written = read.await.expect("read");
+        assert!(written.contains("-32700") && written.ends_with("}\n"), "{written}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_does_not_keep_the_pipe_open() {
+        let (ours, _unread) = tokio::io::duplex(8);
+        let mut pipe = MessagePipe::new(&b"no JSON\n"[..], ours);
+        assert!(pipe.receive().await.is_none());
+        pipe.close().await.expect("closed");
     }
 
     #[tokio::test]

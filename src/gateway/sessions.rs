@@ -70,8 +70,9 @@ const HEAD_INTERVAL: Duration = Duration::from_millis(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 /// How long a question waits for a client that has no connection; it may be about to open another.
 const ABSENCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time for requests in flight to finish after their session has ended.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest time for requests in flight to finish after their session has ended, and for answers to be
+/// written after a pipe has.
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The server that a session is with.
 pub(super) trait SessionServer: Send + Sync {

@@ -1,9 +1,12 @@
 //! Messages and paths as clients write them by mistake: what is meant is served, what is none is refused
 //! with what is wrong with it.
 
+use std::io::Write as _;
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
-use super::Service;
+use super::{Service, initialize, program};
 
 #[test]
 fn what_is_no_message_is_refused_with_its_id_and_what_it_lacks() {
@@ -111,5 +114,31 @@ fn a_last_slash_changes_nothing_and_a_path_that_is_none_says_so() {
         assert!(sent["error"]["message"].is_string(), "{path}: {answer:?}");
         let names_mcp = answer.body.contains("MCP is at /mcp");
         assert_eq!(names_mcp, status == 404, "{path}: {answer:?}");
+    }
+}
+
+#[test]
+fn the_refusal_of_the_last_line_of_a_pipe_is_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("mcp.json"), r#"{"servers":{}}"#).unwrap();
+    let hello = initialize().to_string();
+    // Before the handshake and after it.
+    for (lines, answers) in [("no JSON\n".to_owned(), 1), (format!("{hello}\nno JSON\n"), 2)] {
+        for _ in 0..10 {
+            let mut child = program()
+                .args(["serve", "--stdio", "-c"])
+                .arg(folder.path().join("mcp.json"))
+                .env("MCPDECK_STATE_DIR", folder.path().join("state"))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+            let out = child.wait_with_output().unwrap();
+            let written = String::from_utf8(out.stdout).unwrap();
+            assert_eq!(written.lines().count(), answers, "{written}");
+            assert!(written.contains("-32700"), "{written}");
+        }
     }
 }
