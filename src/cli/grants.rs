@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use url::Url;
 
 use super::args::Common;
 use super::output::{CommandResult, ExitStatus};
@@ -20,7 +19,7 @@ use base::{Clock, SafeText, Timestamp};
 use config::Environment;
 use host::{
     AccessScope, DEFAULT_PROFILE, Grant, GrantId, GrantKind, NewGrant, OfferedNames, Origin,
-    unmatched_tools,
+    parse_holder, unmatched_tools,
 };
 
 /// `mcpdeck grants`
@@ -65,7 +64,7 @@ pub struct AddArgs {
     #[arg(long, value_name = "SCOPE", value_parser = parse_scope)]
     pub scope: Vec<AccessScope>,
     /// Only these tools, a glob over server.tool (or server/tool, server:tool); may be given several
-    /// times.
+    /// times, and with no scope but mcp:tools.list and mcp:tools.call.
     #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
     pub tools: Vec<String>,
     /// How long: seconds, or with a unit (10m).
@@ -82,40 +81,7 @@ pub struct AddArgs {
 fn parse_origin(text: &str) -> Result<String, String> {
     match Origin::parse(text) {
         Some(origin) if origin.is_person() => Err("you need no grant".to_owned()),
-        Some(origin) => match (&origin, origin.parts().1) {
-            (_, Some("*")) => Ok(text.to_owned()),
-            (Origin::Browser(page), _) => {
-                parse_web_origin(page).map(|page| format!("browser:{page}"))
-            }
-            (_, Some(id)) if id.contains(['*', '?', '[', '{']) => Err(format!(
-                "no caller is called `{id}`: write a whole id, or {}:* for all of them",
-                origin.parts().0
-            )),
-            _ => Ok(text.to_owned()),
-        },
-        None => {
-            Err("write gateway:TOKEN, browser:https://ORIGIN, chat:SESSION or app:SERVER"
-                .to_owned())
-        }
-    }
-}
-
-/// Reads the origin of pages (a scheme, a host, and a port where it is not the usual one), in the
-/// spelling that browsers send. `null`, which pages without an origin send, names nobody.
-pub(super) fn parse_web_origin(text: &str) -> Result<String, String> {
-    let is_origin = |url: &Url| {
-        url.host_str().is_some_and(|host| !host.is_empty() && !host.contains('*'))
-            && text.matches('/').count() == 2
-            && !text.contains(['@', '?', '#', '\\'])
-    };
-    match Url::parse(text) {
-        Ok(url) if is_origin(&url) && url.origin().is_tuple() => {
-            Ok(url.origin().ascii_serialization())
-        }
-        Ok(url) if is_origin(&url) => Ok(text.to_owned()),
-        _ => Err("write an origin as browsers send it, such as https://app.example; no pattern, \
-                  no path, not null"
-            .to_owned()),
+        _ => parse_holder(text),
     }
 }
 
@@ -142,6 +108,9 @@ pub fn grants(common: &Common, args: &GrantsArgs) -> CommandResult {
     let text = match &args.verb {
         None | Some(GrantsVerb::List) => {
             let all = store.list(now).map_err(|problem| output::refuse(&problem))?;
+            for flaw in all.iter().flat_map(Grant::flaws) {
+                output::warn(&SafeText::line(&flaw));
+            }
             if args.json {
                 safe::pretty(&json!({ "grants": all })) + "\n"
             } else {
@@ -150,7 +119,11 @@ pub fn grants(common: &Common, args: &GrantsArgs) -> CommandResult {
         }
         Some(GrantsVerb::Add(add)) => {
             let refused = |problem| output::refuse(&format!("nothing was granted: {problem}"));
-            let grant = store.add(wanted(add, now), now).map_err(refused)?;
+            let wanted = wanted(add, now);
+            if let Some(problem) = wanted.unlimited_scopes() {
+                return Err(refused(problem));
+            }
+            let grant = store.add(wanted, now).map_err(refused)?;
             warn_unmatched(&files, &env, &grant);
             if args.json { safe::pretty(&grant) + "\n" } else { line(&grant, now) }
         }
@@ -261,37 +234,6 @@ mod tests {
             "x:y",
         ] {
             assert!(parse_origin(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn an_origin_that_no_browser_sends_is_refused() {
-        for origin in [
-            "https://app.example",
-            "http://localhost:3000",
-            "http://[::1]:1",
-            "chrome-extension://abcdefgh",
-        ] {
-            assert_eq!(parse_web_origin(origin).as_deref(), Ok(origin));
-        }
-        let written = parse_web_origin("https://App.example:443");
-        assert_eq!(written.as_deref(), Ok("https://app.example"), "as browsers send it");
-        for wrong in [
-            "*",
-            "null",
-            "",
-            "app.example",
-            "localhost:3000",
-            "https://*.c.example",
-            "https://",
-            "https://a.example/",
-            "https://a.example/path",
-            "https://a@b.example",
-            "https:a.example",
-            "https://a.example?q",
-            "file:///a",
-        ] {
-            assert!(parse_web_origin(wrong).is_err(), "{wrong}");
         }
     }
 }

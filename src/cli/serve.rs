@@ -12,7 +12,7 @@ use url::Url;
 
 use super::args::{Common, OneServer};
 use super::output::{CommandResult, ExitStatus, problems};
-use super::{deck, grants, load, output, signals};
+use super::{deck, load, output, signals};
 use crate::telemetry::Telemetry;
 #[cfg(feature = "tui")]
 use ::deck::{Alongside, DeckBuilder};
@@ -55,7 +55,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_host)]
     allow_host: Vec<String>,
     /// An origin whose pages may call, for example `https://app.example`.
-    #[arg(long, value_name = "ORIGIN", value_parser = grants::parse_web_origin)]
+    #[arg(long, value_name = "ORIGIN", value_parser = host::parse_web_origin)]
     allow_origin: Vec<String>,
     /// Send traces of calls to the OpenTelemetry collector (OTLP over HTTP) at this address, for example
     /// <http://127.0.0.1:4318>; without a value, at that of `OTEL_EXPORTER_OTLP_ENDPOINT`.

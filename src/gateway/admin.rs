@@ -362,7 +362,7 @@ fn grant(grant: &Grant) -> Value {
     };
     json!({
         "id": grant.id.0, "origin": grant.origin, "profile": grant.profile,
-        "scopes": grant.scopes, "tools": grant.allowed_tools, "kind": kind,
+        "scopes": grant.scopes_in_effect(), "tools": grant.allowed_tools, "kind": kind,
         "until": until, "given": grant.given.to_rfc3339(),
     })
 }

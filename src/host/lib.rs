@@ -57,7 +57,7 @@ pub use policy::{
     QuotaCounter, QuotaLimits, QuotaPer, QuotaRefusal, QuotaUse, QuotaView, Quotas, Reason,
     RuleConfig, RuleMatch, Rules, RunId, ServerDigests, ServiceChanges, SharedLimits, SignInConfig,
     SignatureAlgorithm, TargetKind, ToolExposure, TrifectaConfig, Unmatched, is_safe_address,
-    unmatched_tools,
+    parse_holder, parse_web_origin, unmatched_tools,
 };
 pub use router::fit_template;
 

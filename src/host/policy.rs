@@ -7,6 +7,7 @@ mod changes;
 mod decide;
 mod globs;
 mod grants;
+mod holder;
 mod hook;
 mod limits;
 mod overlay;
@@ -25,6 +26,7 @@ pub(crate) use decide::absent;
 pub use decide::{Decision, Policy, PolicyEffect, Reason};
 pub use globs::GlobList;
 pub use grants::{Covers, Grant, GrantId, GrantKind, Grants, NewGrant, unmatched_tools};
+pub use holder::{parse_holder, parse_web_origin};
 pub(crate) use hook::{HookSubject, PolicyHook};
 pub use limits::{
     Budget, CountedRun, Lease, LimitClaim, LimitRefusal, Limiter, Limits, Permit, RunId,

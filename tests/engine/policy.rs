@@ -166,6 +166,69 @@ fn a_deny_wins_over_every_grant_and_rule() {
 }
 
 #[test]
+fn a_deny_of_tools_that_names_other_scopes_denies_them_and_is_reported() {
+    let read = PolicyTarget::resource("s", "x:y");
+    let prompt = PolicyTarget::prompt("s", "p");
+    let decide = |deny: &Grant| {
+        let policy = policy(json!({}), vec![grant(1, &[], &[], once(None)), deny.clone()]);
+        let effects = [
+            policy.decide(&client(), PolicyAction::Read, &read, NOW).effect,
+            policy.decide(&client(), PolicyAction::Prompt, &prompt, NOW).effect,
+            policy.decide(&client(), PolicyAction::List, &PolicyTarget::server("s"), NOW).effect,
+            call(&policy, &client(), "rm_all").effect,
+            call(&policy, &client(), "ls").effect,
+        ];
+        effects.map(|effect| u8::from(effect == PolicyEffect::Allow))
+    };
+    let tools = &["s.rm_*"];
+    let plain = grant(2, &[], tools, GrantKind::Deny);
+    assert_eq!((decide(&plain), plain.flaws()), ([1, 1, 1, 0, 1], vec![]));
+    for (scopes, allowed) in [
+        (&[AccessScope::ResourcesRead][..], [0, 1, 1, 1, 1]),
+        (&[AccessScope::ResourcesRead, AccessScope::ToolsCall], [0, 1, 1, 0, 1]),
+        (&[AccessScope::PromptsGet], [1, 0, 1, 1, 1]),
+    ] {
+        let deny = grant(2, scopes, tools, GrantKind::Deny);
+        assert_eq!(decide(&deny), allowed, "{scopes:?}");
+        let flaws = deny.flaws();
+        assert_eq!(flaws.len(), 1, "{flaws:?}");
+        let words = format!("does not limit {}: it denies that for everything", scopes[0]);
+        assert!(flaws[0].contains("grant 2 (DENY)") && flaws[0].contains(&words), "{flaws:?}");
+    }
+}
+
+#[test]
+fn a_grant_whose_caller_no_caller_can_be_is_reported() {
+    let of =
+        |origin: &str, effect| Grant { origin: origin.to_owned(), ..grant(3, &[], &[], effect) };
+    for origin in ["gateway:t1", "gateway:*", "browser:https://app.example", "chat:cli"] {
+        assert_eq!(of(origin, GrantKind::Deny).flaws(), [""; 0], "{origin}");
+    }
+    for (origin, words) in [
+        ("gateway:user/*", "denies nothing: no caller is called `user/*`"),
+        ("gateway:user/*", "gateway:* for all of them"),
+        ("browser:https://App.example:443/", "denies nothing"),
+        ("browser:https://App.example:443", "write browser:https://app.example"),
+        ("user/*", "denies nothing: write gateway:TOKEN"),
+    ] {
+        let flaws = of(origin, GrantKind::Deny).flaws();
+        assert!(flaws.len() == 1 && flaws[0].contains(words), "{flaws:?}");
+        assert!(of(origin, once(None)).flaws()[0].contains("permits nothing"));
+    }
+}
+
+#[test]
+fn the_scopes_in_effect_of_a_grant_of_tools_are_those_of_tools() {
+    let of = |scopes: &[AccessScope], tools: &[&str]| {
+        let grant = grant(1, scopes, tools, GrantKind::Always);
+        grant.scopes_in_effect().iter().copied().collect::<Vec<_>>()
+    };
+    assert_eq!(of(&[], &["s.*"]), AccessScope::OF_TOOLS);
+    assert_eq!(of(&[], &[]), [], "all");
+    assert_eq!(of(&[AccessScope::ToolsList], &["s.*"]), [AccessScope::ToolsList]);
+}
+
+#[test]
 fn allowed_always_holds_for_what_it_was_given_for() {
     let digest = |text: &str| Digest::of_value(&json!({"description": text}).into());
     let mut always = grant(1, &[], &["s.*"], GrantKind::Always);

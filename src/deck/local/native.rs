@@ -156,7 +156,8 @@ async fn answer(local: &Local, kind: &str, message: NativeMessage) -> NativeRepl
             let grant = tokio::task::spawn_blocking(move || policy.grant(new)).await;
             let grant = grant.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
             let unmatched = local.policy.unmatched(&grant.allowed_tools);
-            let warnings: Vec<_> = unmatched.iter().map(ToString::to_string).collect();
+            let unmatched = unmatched.iter().map(ToString::to_string);
+            let warnings: Vec<_> = grant.flaws().into_iter().chain(unmatched).collect();
             Ok(json!({ "grant": grant, "warnings": warnings }).into())
         }
         "host_revoke_permission" => {

@@ -254,7 +254,9 @@ impl PolicyKeeper {
         let grants = self.grants();
         let grants = grants.iter().flat_map(|grant| {
             let unmatched = self.unmatched(&grant.allowed_tools);
-            unmatched.into_iter().map(|unmatched| format!("{}: {unmatched}", grant.rule()))
+            let unmatched =
+                unmatched.into_iter().map(|unmatched| format!("{}: {unmatched}", grant.rule()));
+            grant.flaws().into_iter().chain(unmatched)
         });
         self.notices().into_iter().chain(rules).chain(grants).collect()
     }

@@ -161,7 +161,9 @@ impl Offline {
         let offered: Vec<_> = offered.collect();
         let grants = self.policy.grants.all().iter().flat_map(|grant| {
             let unmatched = unmatched_tools(&grant.allowed_tools, &offered);
-            unmatched.into_iter().map(|unmatched| format!("{}: {unmatched}", grant.rule()))
+            let unmatched =
+                unmatched.into_iter().map(|unmatched| format!("{}: {unmatched}", grant.rule()));
+            grant.flaws().into_iter().chain(unmatched)
         });
         rules.iter().map(ToString::to_string).chain(grants).collect()
     }

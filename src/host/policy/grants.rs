@@ -1,5 +1,6 @@
 //! Grants: to whom, for how long, for what. Pure; the deck stores them in a file.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use globset::Glob;
 use serde::{Deserialize, Serialize};
 
 use crate::pattern::{NamePatterns, OfferedNames, Reading, meant_by, meets};
+use crate::policy::holder::parse_holder;
 use crate::policy::pins::Digest;
 use crate::policy::principal::{AccessScope, PolicyTarget, Principal, TargetKind};
 use crate::policy::rules::{Memo, Unmatched};
@@ -56,6 +58,22 @@ pub struct NewGrant {
     pub allowed_tools: Vec<String>,
     /// Its kind and duration.
     pub kind: GrantKind,
+}
+
+impl NewGrant {
+    /// The scopes that a list of tools does not limit, with what to do about it; `None` where there
+    /// are no tools or no such scope.
+    pub fn unlimited_scopes(&self) -> Option<String> {
+        let scopes = unlimited_scopes(&self.allowed_tools, &self.scopes)?;
+        Some(format!("a list of tools does not limit {scopes}: add a grant for it without tools"))
+    }
+}
+
+/// The scopes that a list of tools does not limit, in words.
+fn unlimited_scopes(tools: &[String], scopes: &BTreeSet<AccessScope>) -> Option<String> {
+    let others = scopes.iter().filter(|scope| !AccessScope::OF_TOOLS.contains(scope));
+    let others: Vec<&str> = others.map(|scope| scope.as_str()).collect();
+    (!tools.is_empty() && !others.is_empty()).then(|| others.join(" and "))
 }
 
 /// A grant.
@@ -111,6 +129,37 @@ impl Grant {
         format!("grant {} ({word})", self.id)
     }
 
+    /// The scopes that it has in effect; all when empty.
+    pub fn scopes_in_effect(&self) -> Cow<'_, BTreeSet<AccessScope>> {
+        if self.scopes.is_empty() && !self.allowed_tools.is_empty() {
+            return Cow::Owned(AccessScope::OF_TOOLS.iter().copied().collect());
+        }
+        Cow::Borrowed(&self.scopes)
+    }
+
+    /// What it does not do although it seems to, or does beyond what it seems to.
+    pub fn flaws(&self) -> Vec<String> {
+        let is_deny = self.effect == GrantKind::Deny;
+        let holder = match parse_holder(&self.origin) {
+            Ok(holder) if holder == self.origin => None,
+            Ok(holder) => Some(format!("write {holder}")),
+            Err(why) => Some(why),
+        };
+        let holder = holder.map(|why| {
+            let nothing = if is_deny { "denies nothing" } else { "permits nothing" };
+            format!("{} for `{}` {nothing}: {why}", self.rule(), self.origin)
+        });
+        let scopes = unlimited_scopes(&self.allowed_tools, &self.scopes).map(|scopes| {
+            let word = if is_deny { "denies" } else { "permits" };
+            format!(
+                "{}: a list of tools does not limit {scopes}: it {word} that for everything; give \
+                 it a grant of its own",
+                self.rule()
+            )
+        });
+        holder.into_iter().chain(scopes).collect()
+    }
+
     /// Whether it holds for one of these scopes. A list of tools permits nothing that is no tool; the
     /// denial of a list that cannot be read denies everything.
     fn holds_for(&self, scopes: &[AccessScope]) -> bool {
@@ -122,6 +171,11 @@ impl Grant {
                 self.scopes.contains(scope)
             }
         })
+    }
+
+    /// Whether it names all of these scopes.
+    fn names_all(&self, scopes: &[AccessScope]) -> bool {
+        scopes.iter().all(|scope| self.scopes.contains(scope))
     }
 
     /// Whether the current definitions are those it was given for.
@@ -336,8 +390,11 @@ impl CompiledGrant {
         let is_tool = target.kind == TargetKind::Tool;
         let scoped = grant.holds_for(scopes);
         match &grant.effect {
-            // A `DENY` of certain tools does not affect prompts, resources and servers.
-            GrantKind::Deny if !is_tool && !self.all_tools => return GrantWord::Nothing,
+            // A `DENY` of certain tools does not affect prompts, resources and servers, unless it names
+            // their scopes: those it denies as a whole, since the list of tools says nothing of them.
+            GrantKind::Deny if !is_tool && !self.all_tools && !grant.names_all(scopes) => {
+                return GrantWord::Nothing;
+            }
             GrantKind::Deny if scoped && covered => {
                 return GrantWord::Denied(Arc::clone(&self.rule));
             }

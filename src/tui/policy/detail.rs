@@ -244,7 +244,8 @@ pub(super) fn grant_words(grant: &Grant) -> (Ink, Ink) {
 fn grant_detail(grant: &Grant, model: &Model, doc: &mut Doc) {
     doc.heading(Ink::line(&grant.rule())).gap();
     doc.field("to", grant_words(grant).0, Role::Text);
-    let scopes = grant.scopes.iter().map(|scope| scope.as_str()).collect();
+    let scopes = grant.scopes_in_effect();
+    let scopes = scopes.iter().map(|scope| scope.as_str()).collect();
     let tools = grant.allowed_tools.iter().map(String::as_str).collect();
     for (label, names) in [("scopes", scopes), ("tools", tools)] {
         let names: Vec<&str> = names;

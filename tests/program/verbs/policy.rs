@@ -527,3 +527,38 @@ fn policy_why_warns_of_what_is_not_there_and_says_what_may_be_meant() {
         assert_eq!(why("s.writes", known), "", "{known}");
     }
 }
+
+#[test]
+fn a_grant_that_cannot_do_what_it_seems_to_is_refused_and_one_that_is_stored_is_reported() {
+    let bench = Bench::new();
+    bench.servers(&json!({"s": bench.mock("s", &script(), &json!({}))}));
+    let run = |args: &[&str]| bench.run(args, AT_MOST);
+    for how in ["--deny", "--always"] {
+        let mixed = ["--tools", "s.*", "--scope", "mcp:resources.read", how];
+        let refused = run(&[&["grants", "add", "--origin", "gateway:a"], &mixed[..]].concat());
+        assert_ne!(refused.code, Some(0), "{refused:?}");
+        for words in ["does not limit mcp:resources.read", "add a grant for it without tools"] {
+            assert!(refused.stderr.contains(words), "{refused:?}");
+        }
+    }
+    let pattern = run(&["grants", "add", "--origin", "gateway:user/*", "--deny"]);
+    assert!(pattern.code != Some(0) && pattern.stderr.contains("write a whole id"), "{pattern:?}");
+    assert!(run(&["grants", "list"]).stdout.contains("nothing is granted"));
+
+    // As earlier versions stored them.
+    let denied = ["grants", "add", "--origin", "gateway:user/a", "--deny", "--tools", "s.writes"];
+    assert_eq!(run(&denied).code, Some(0));
+    let folder = std::fs::read_dir(bench.path().join(".state/mcpdeck/policy")).unwrap();
+    let mut files = folder.map(|file| file.unwrap().path());
+    let store = files.find(|file| file.to_string_lossy().ends_with(".grants.json")).unwrap();
+    let mut kept: Value = serde_json::from_slice(&std::fs::read(&store).unwrap()).unwrap();
+    kept["grants"][0]["origin"] = json!("gateway:user/*");
+    kept["grants"][0]["scopes"] = json!(["mcp:resources.read"]);
+    std::fs::write(&store, kept.to_string()).unwrap();
+    for verb in [&["grants", "list"][..], &["policy", "why", "gateway:user/a", "s.reads"]] {
+        let told = run(verb).stderr;
+        for words in ["`gateway:user/*` denies nothing", "does not limit mcp:resources.read"] {
+            assert!(told.contains(words), "{verb:?}: {told}");
+        }
+    }
+}

@@ -211,6 +211,8 @@ fn a_grant_is_taken_back_and_a_client_is_paused_cut_or_revoked() {
     for _ in 0..2 {
         key(&mut app, 'j');
     }
+    let grant = draw(&mut app, 120, 40);
+    assert!(grant.contains("mcp:tools.list  mcp:tools.call"), "not all scopes: {grant}");
     press(&mut app, KeyCode::Delete, KeyModifiers::NONE);
     let asked = draw(&mut app, 120, 40);
     assert!(asked.contains("revoke grant 1?"), "{asked}");
