@@ -169,7 +169,8 @@ pub struct ErrorBody {
     pub retry_after: Option<Duration>,
     /// Why the server is down, in words that reveal nothing of this machine; they complete
     /// "the server ..." ([`ErrorCode::ServerUnavailable`]). Or which limit of the caller is reached
-    /// ([`ErrorCode::RateLimited`]).
+    /// ([`ErrorCode::RateLimited`]), or which limit the server's answer exceeds
+    /// ([`ErrorCode::Protocol`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<String>,
     /// What was not granted ([`ErrorCode::PermissionDenied`]).
@@ -207,6 +208,10 @@ pub enum Denial {
     Unasked,
     /// The arguments are larger than a limit permits.
     Size,
+    /// The definition of the tool is not the one that the caller saw.
+    Changed,
+    /// The arguments are suspicious, and nobody approved them.
+    Suspicious,
 }
 
 /// A JSON-RPC error object as the server sent it (JSON-RPC 2.0, section 5.1).

@@ -146,8 +146,10 @@ impl Operation {
         }
         let message =
             "the definition of this tool changed while its server was started; nothing was sent";
-        Err(Error::new(ErrorCode::PolicyBlocked, message)
-            .help("look at the definition, then call again"))
+        let mut error = Error::new(ErrorCode::PolicyBlocked, message)
+            .help("look at the definition, then call again");
+        error.denial = Some(Denial::Changed);
+        Err(error)
     }
 
     async fn checked(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mcpdeck::ErrorCode;
 use mcpdeck::config::{McpConfig, ServerConfig, TransportConfig};
-use mcpdeck::host::{Definitions, Host, Memory, ServerState, Startup};
+use mcpdeck::host::{Definitions, Host, Memory, OutsideCode, OutsideError, ServerState, Startup};
 use mcpdeck::protocol::ListKind;
 use serde_json::{Value, json};
 
@@ -83,6 +83,11 @@ async fn a_definition_that_is_another_one_by_then_is_not_called_before_it_was_se
     world.server("a").lists(ListKind::Tools, &[other]);
     let refused = host.call_tool("a.echo", json!({})).await.expect_err("it is another tool");
     assert_eq!(refused.code, ErrorCode::PolicyBlocked, "{refused}");
+    let outside = OutsideError::from_error(&refused);
+    assert_eq!(outside.code, OutsideCode::PermissionDenied);
+    for words in ["definition of this tool changed", "nothing was sent", "list the tools again"] {
+        assert!(outside.message.contains(words), "{outside}");
+    }
     assert_eq!(sent.load(Ordering::SeqCst), 0, "nothing was sent");
     let changes = host.snapshot().servers["a"].changes.clone().expect("the change is marked");
     assert!(!changes.1.is_empty());

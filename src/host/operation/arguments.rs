@@ -19,7 +19,7 @@ use base::human::count;
 use base::pointer::child_pointer;
 use base::text::json::WrittenNumbers;
 use config::GuardMode;
-use config::error::{Error, ErrorCode, Violation};
+use config::error::{Denial, Error, ErrorCode, Violation};
 use mcp::Request;
 use protocol::{
     Answer, Direction, MessageKind, Payload, Prompt, RequestKind, ServerRequest, Tool,
@@ -137,9 +137,11 @@ impl Operation {
         if allowed {
             return Ok(warnings);
         }
-        Err(Error::new(ErrorCode::PolicyBlocked, "suspicious arguments were not sent")
+        let mut error = Error::new(ErrorCode::PolicyBlocked, "suspicious arguments were not sent")
             .help("change them, or the `guard` of the entry")
-            .violations(warnings))
+            .violations(warnings);
+        error.denial = Some(Denial::Suspicious);
+        Err(error)
     }
 
     /// Asks the user for consent; returns how far it reaches.

@@ -368,12 +368,15 @@ impl OutsideError {
             (ErrorCode::PermissionDenied, _) => (Code::PermissionDenied, own()),
             (ErrorCode::ToolNotFound, _) => (Code::ToolNotFound, own()),
             (ErrorCode::BudgetExceeded, _) => (Code::BudgetExceeded, own()),
-            (ErrorCode::Validation, _) => {
-                let places = error.violations.iter().map(|violation| {
-                    let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
-                    format!("; {at}: {}", violation.message)
-                });
-                (Code::ProtocolError, own() + &places.collect::<String>())
+            (ErrorCode::Validation, _) => (Code::ProtocolError, own() + &places(error)),
+            (ErrorCode::PolicyBlocked, Some(Denial::Changed)) => {
+                let next = "list the tools again, look at its definition, then call again; a tool \
+                            that is not listed any more waits for the operator to accept the change";
+                (Code::PermissionDenied, format!("{}; {next}", own()))
+            }
+            (ErrorCode::PolicyBlocked, Some(Denial::Suspicious)) => {
+                let next = "; change them, or let the operator permit them for this server";
+                (Code::PermissionDenied, own() + &places(error) + next)
             }
             (ErrorCode::Protocol, _) if error.rpc.is_some() => {
                 let said = error.rpc.as_ref().map(|rpc| rpc.message.clone());
@@ -397,9 +400,16 @@ impl OutsideError {
                         (Code::ServerUnavailable, &*unavailable)
                     }
                     ErrorCode::Timeout => (Code::ToolTimeout, "no answer in time"),
-                    ErrorCode::Protocol => {
-                        (Code::ProtocolError, "the server's answer breaks the protocol")
-                    }
+                    ErrorCode::Protocol => match &error.outage {
+                        Some(limit) => {
+                            unavailable = format!(
+                                "the server {limit}; ask for less, or let the operator raise the \
+                                 limit"
+                            );
+                            (Code::ProtocolError, &*unavailable)
+                        }
+                        None => (Code::ProtocolError, "the server's answer breaks the protocol"),
+                    },
                     ErrorCode::RateLimited => {
                         let limit = error.outage.as_deref().unwrap_or("too many calls");
                         unavailable = format!("{limit}{}", when(error));
@@ -419,6 +429,15 @@ impl OutsideError {
             rpc: error.rpc.clone(),
         }
     }
+}
+
+/// The places of violations, in words.
+fn places(error: &Error) -> String {
+    let places = error.violations.iter().map(|violation| {
+        let at = if violation.pointer.is_empty() { "/" } else { &violation.pointer };
+        format!("; {at}: {}", violation.message)
+    });
+    places.collect()
 }
 
 /// When to try again, in words: those who read a message see nothing else.

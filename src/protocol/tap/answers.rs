@@ -125,6 +125,10 @@ impl Tap {
         let passed = if is_message { MessageKind::Response } else { MessageKind::Junk };
         self.recorded(&entry, id, passed, raw, Some(reason));
         let mut error = protocol(&format!("the answer {what}: {reason}"));
+        if kind == FindingKind::TooLarge {
+            error.outage = Some(format!("sent an answer that is too large: {reason}"));
+            error = error.help("ask for less, or raise the limit in the `limits` of its entry");
+        }
         if !raw.text.is_empty() {
             error.raw = Some(SafeText::line(&self.context.text(raw.text, Error::MAX_RAW_BYTES)));
         }

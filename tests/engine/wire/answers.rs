@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcpdeck::error::ErrorCode;
+use mcpdeck::host::{OutsideCode, OutsideError};
 use mcpdeck::mcp::Request;
 use mcpdeck::protocol::{FindingKind, SessionEvent};
 use serde_json::{Value, json};
@@ -364,6 +365,11 @@ async fn limits_follow_the_configuration() {
     peer.reply(&request, text(&"x".repeat(2000))).await;
     let error = pending.await.unwrap().unwrap_err();
     assert!(error.message.contains("the limit is 1000"), "{error}");
+    let outside = OutsideError::from_error(&error);
+    assert_eq!(outside.code, OutsideCode::ProtocolError);
+    for words in ["too large", "the limit is 1000 (`limits.lineBytes`)", "ask for less"] {
+        assert!(outside.message.contains(words), "{outside}");
+    }
     assert_eq!(rig.kinds().await, [FindingKind::TooLarge]);
 }
 
