@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::claims::take_claims;
 use config::error::{Error, ErrorCode};
 use host::{ApprovalRequest, CallOutcome, RequestHandler};
 use protocol::{Answer, CallId, RequestKind};
@@ -99,6 +100,15 @@ impl RequestHandler for Bridge {
             }
             None
         })
+    }
+}
+
+impl BridgedRequest {
+    /// Its parameters, without what only this program may claim.
+    pub fn params(&self) -> Value {
+        let mut params = (*self.request.params).clone();
+        take_claims(&mut params);
+        params
     }
 }
 

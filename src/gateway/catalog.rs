@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::claims::take_claims;
 use super::search::ToolIndex;
 use base::ServerName;
 use base::text::json::WrittenValue;
@@ -14,7 +15,7 @@ use host::{
     ExposedNames, HostView, InForce, OverlayConfig, Principal, ServerState, ServerView, TargetKind,
     own_uri, resolve_name,
 };
-use protocol::{Capabilities, app_of};
+use protocol::{Capabilities, HOPS_KEY, app_of};
 
 /// One tool, prompt, resource or template as a client sees it.
 #[derive(Debug)]
@@ -24,8 +25,11 @@ pub(crate) struct ClientEntry {
     pub server: ServerName,
     /// Its name or URI there.
     pub original: Arc<str>,
-    /// The definition as the server sent it, under the client's name.
+    /// The definition as the server sent it, under the client's name, without what only this program
+    /// may claim.
     pub raw: WrittenValue,
+    /// How many decks it came through, as the last of them says.
+    pub hops: u64,
 }
 
 /// Everything a client may see, by list.
@@ -136,6 +140,7 @@ impl ClientCatalog {
                     Some(overlay) => overlay.definition(raw),
                     None => raw.value.clone(),
                 };
+                let hops = take_hops(&mut raw);
                 if let Some(object) = raw.as_object_mut() {
                     object.insert("name".to_owned(), json!(name));
                 }
@@ -159,7 +164,7 @@ impl ClientCatalog {
                 out.names.entry(kind).or_default().insert(name.clone(), list.len());
                 let (server, original) = (server.clone(), Arc::clone(original));
                 let raw = WrittenValue { value: raw, numbers };
-                list.push(ClientEntry { name, server, original, raw });
+                list.push(ClientEntry { name, server, original, raw, hops });
             }
             for resource in &capabilities.resources {
                 let (uri, raw) = (&resource.uri, (*resource.raw).clone());
@@ -208,9 +213,19 @@ impl ClientCatalog {
 }
 
 impl ClientEntry {
-    fn of_uri(server: &ServerName, uri: &Arc<str>, raw: WrittenValue) -> Self {
-        Self { name: uri.to_string(), server: server.clone(), original: Arc::clone(uri), raw }
+    fn of_uri(server: &ServerName, uri: &Arc<str>, mut raw: WrittenValue) -> Self {
+        let hops = take_hops(&mut raw.value);
+        let (name, original) = (uri.to_string(), Arc::clone(uri));
+        Self { name, server: server.clone(), original, raw, hops }
     }
+}
+
+/// Takes what only this program may claim out of a definition; returns how many decks it came
+/// through.
+fn take_hops(raw: &mut Value) -> u64 {
+    let hops = raw["_meta"][HOPS_KEY].as_u64().unwrap_or(0);
+    take_claims(raw);
+    hops
 }
 
 /// A tool or prompt of a server.

@@ -457,7 +457,7 @@ mod tests {
             },
         }});
         let (server, original) = (ServerName::new(server), Arc::from(name));
-        ClientEntry { name: name.to_owned(), server, original, raw: raw.into() }
+        ClientEntry { name: name.to_owned(), server, original, raw: raw.into(), hops: 0 }
     }
 
     #[test]

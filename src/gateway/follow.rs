@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::broadcast;
 
+use super::claims::take_claims;
 use super::exposure::listing;
 use super::found::ToolListing;
 use super::outside::Outside;
@@ -146,8 +147,9 @@ pub(super) fn logged_during(
     from: Option<LogLevel>,
 ) -> Option<ServerNotification> {
     let NoticeKind::Logged { level, params, call } = &notice.kind else { return None };
-    let params = (*call == during && *level >= from?).then(|| params.clone());
-    Some(CustomNotification::new("notifications/message", Some(params?)).into())
+    let mut params = (*call == during && *level >= from?).then(|| params.clone())?;
+    take_claims(&mut params);
+    Some(CustomNotification::new("notifications/message", Some(params)).into())
 }
 
 /// Converts rmcp's log level; both types serialize to the names in the specification.

@@ -127,7 +127,8 @@ mod tests {
 
     fn entry(server: &str, name: &str) -> ClientEntry {
         let (server, original) = (ServerName::new(server), Arc::from(name));
-        ClientEntry { name: name.to_owned(), server, original, raw: json!({}).into() }
+        let raw = json!({}).into();
+        ClientEntry { name: name.to_owned(), server, original, raw, hops: 0 }
     }
 
     #[test]

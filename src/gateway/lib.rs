@@ -16,6 +16,7 @@ mod batch;
 mod bridge;
 mod card;
 mod catalog;
+mod claims;
 mod endpoint;
 mod events;
 mod exposure;

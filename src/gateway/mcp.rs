@@ -37,6 +37,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::accept::JsonOnly;
 use super::bridge::{BridgedRequest, Parked};
 use super::catalog::{ClientCatalog, ClientEntry};
+use super::claims::without_claims;
 use super::exposure::{OwnCall, SEARCH_INSTRUCTIONS, listed, listing, own_call, own_tools};
 use super::follow::{Interest, Recipient, follow, log_level, logged_during, next_notice};
 use super::found::ToolListing;
@@ -252,7 +253,7 @@ impl Face {
         // under a URI of their own.
         let entries = entries.map(|entry| {
             if kind != TargetKind::Resource || known.insert(entry.name.as_str()) {
-                return listed(&shown, entry);
+                return (listed(&shown, entry), entry.hops);
             }
             let mut raw = entry.raw.clone();
             for key in ["uri", "uriTemplate"] {
@@ -260,14 +261,13 @@ impl Face {
                     *uri = own_uri(&entry.server, &entry.name).into();
                 }
             }
-            raw
+            (raw, entry.hops)
         });
-        let own = own_tools(&shown).into_iter().map(WrittenValue::from);
+        let own = own_tools(&shown).into_iter().map(|own| (WrittenValue::from(own), 0));
         let entries = own.chain(entries);
         let entries: WrittenValue = if client_info(context).as_deref().is_some_and(is_deck) {
             // Limits hops: entries of decks that list each other would otherwise multiply.
-            let near = entries.filter_map(|mut raw| {
-                let hops = raw["_meta"][HOPS_KEY].as_u64().unwrap_or(0);
+            let near = entries.filter_map(|(mut raw, hops)| {
                 if hops >= MAX_HOPS {
                     return None;
                 }
@@ -277,7 +277,7 @@ impl Face {
             });
             near.collect()
         } else {
-            entries.collect()
+            entries.map(|(raw, _)| raw).collect()
         };
         let mut list = WrittenValue::from(json!({}));
         list.insert_written(key, entries);
@@ -664,7 +664,8 @@ impl Gateway {
             }
             outcome
         });
-        self.options.clients.call(&principal, &label, &cancel, performed).await
+        let outcome = self.options.clients.call(&principal, &label, &cancel, performed).await;
+        outcome.map(without_claims)
     }
 }
 
@@ -832,7 +833,7 @@ fn unanswered(kind: &RequestKind) -> Answer {
 /// Forwards a server's request to the client, on the stream of the call that caused it.
 async fn forward(context: &RequestContext<RoleServer>, ask: BridgedRequest) {
     let method = ask.request.kind.method().to_owned();
-    let mut sent = CustomRequest::new(method, Some((*ask.request.params).clone()));
+    let mut sent = CustomRequest::new(method, Some(ask.params()));
     sent.extensions.insert(OriginatingRequestId(context.id.clone()));
     let absent = async {
         match session_of(context) {
@@ -1108,7 +1109,7 @@ impl ServerHandler for Face {
             let options = CallOptions { meta: meta_of(&context), ..client.options() };
             let mut result =
                 match Box::pin(gateway.host.get_skill(&server.name, &original, options)).await {
-                    Ok(outcome) => outcome.result.into_value(),
+                    Ok(outcome) => without_claims(outcome).result.into_value(),
                     Err(error) => {
                         failed = failed.or(Some(error).filter(|error| !is_unknown(error)));
                         continue;
@@ -1145,7 +1146,7 @@ impl ServerHandler for Face {
             let what = (&*original, request.cursor.as_deref());
             match Box::pin(gateway.host.read_directory(&server.name, what, options)).await {
                 Ok(outcome) => {
-                    let mut result = outcome.result.into_value();
+                    let mut result = without_claims(outcome).result.into_value();
                     if *original != *uri {
                         skills::with_own_uris(&server.name, &mut result);
                     }
@@ -1189,7 +1190,7 @@ impl ServerHandler for Face {
         let options = CallOptions { meta: meta_of(&context), ..client.options() };
         let outcome = Box::pin(self.gateway.host.complete(&server, params, options)).await;
         let outcome = outcome.map_err(|error| Outside::from(&error))?;
-        reply(&context, outcome.result.into_written(), false);
+        reply(&context, without_claims(outcome).result.into_written(), false);
         Ok(CompleteResult::default())
     }
 

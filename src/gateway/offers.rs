@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::catalog::ClientEntry;
+use super::claims::without_claims;
 use super::mcp::McpOperation;
 use super::outside::Outside;
 use super::rest::{absent_path, body, defined, list_of, options};
@@ -188,7 +189,7 @@ pub(crate) async fn complete(
     }
     let outcome = gateway.host.complete(&server, params, client.options()).await;
     let outcome = outcome.map_err(|error| Outside::from(&error))?;
-    Ok(Json(with_provenance(outcome)))
+    Ok(Json(with_provenance(without_claims(outcome))))
 }
 
 async fn done(

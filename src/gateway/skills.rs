@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::claims::take_claims;
 use base::ServerName;
 use host::{Host, HostView, ServerView, own_uri};
 use protocol::SessionView;
@@ -73,7 +74,12 @@ impl KnownSkills {
             return Arc::clone(&known.entries);
         }
         let (entries, age) = match host.list_skills(&server.name).await {
-            Ok(listed) => listed,
+            Ok((mut entries, age)) => {
+                for entry in &mut entries {
+                    take_claims(entry);
+                }
+                (entries, age)
+            }
             Err(error) => {
                 let name = server.name.as_str();
                 tracing::warn!(target: "mcpdeck::gateway", server = name, %error, "skills/list");

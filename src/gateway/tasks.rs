@@ -469,7 +469,8 @@ async fn drive(
 
 /// What a call asks its client, by key.
 pub(super) fn input_requests(call: &Parked) -> Map<String, Value> {
-    let request = |ask: &BridgedRequest| json!({"method": ask.request.kind.method(), "params": &*ask.request.params});
+    let request =
+        |ask: &BridgedRequest| json!({"method": ask.request.kind.method(), "params": ask.params()});
     call.waiting.iter().map(|(key, ask)| (key.clone(), request(ask))).collect()
 }
 

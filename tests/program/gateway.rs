@@ -3,6 +3,7 @@
 mod absent;
 mod admin;
 mod card;
+mod claims;
 mod clients;
 mod collectors;
 mod collisions;
