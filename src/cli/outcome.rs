@@ -1,5 +1,7 @@
 //! The outcome of one operation as text or as one JSON object, secrets masked.
 
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -99,14 +101,20 @@ impl Aside {
 
 /// Masks those values in the text, with a note on stderr when there were any. What is JSON stays so.
 fn masked(text: &str, hidden: &Redactor) -> String {
-    let is_json = text.starts_with(['{', '[']);
-    let masked = if is_json { hidden.redact_json_text(text) } else { hidden.redact(text) };
+    let masked = without(text, hidden);
     if masked != text {
-        output::complain(
-            "values of the configuration are masked in the answer; --reveal shows them",
-        );
+        tell_masked();
     }
     masked.into_owned()
+}
+
+fn without<'a>(text: &'a str, hidden: &Redactor) -> Cow<'a, str> {
+    let is_json = text.starts_with(['{', '[']);
+    if is_json { hidden.redact_json_text(text) } else { hidden.redact(text) }
+}
+
+fn tell_masked() {
+    output::complain("values of the configuration are masked in the answer; --reveal shows them");
 }
 
 impl Printer<'_> {
@@ -153,7 +161,17 @@ impl Printer<'_> {
         if outcome.is_error {
             output::complain("the tool failed:");
         } else if self.file.is_some() {
-            return match output::bytes(&outcome.result) {
+            let is_masked = Cell::new(false);
+            let shown = |text: &str| {
+                let shown = without(text, hidden);
+                is_masked.set(is_masked.get() || shown != text);
+                shown.into_owned()
+            };
+            let bytes = output::bytes(&outcome.result, shown);
+            if is_masked.get() {
+                tell_masked();
+            }
+            return match bytes {
                 Ok(bytes) => self.write(&bytes, exit),
                 Err(message) => {
                     output::complain(&message);

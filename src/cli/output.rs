@@ -237,11 +237,12 @@ fn resource_text(content: &Value, hint: &str) -> String {
 }
 
 /// The bytes of a result, for a file: all its contents or blocks decoded, one after the other, text
-/// blocks on lines of their own; `structuredContent` where there is nothing else.
+/// blocks on lines of their own; `structuredContent` where there is nothing else. `shown` is how a
+/// text is written; what is binary stays as it was sent.
 ///
 /// # Errors
 /// When a blob is not valid base64, or there is nothing.
-pub fn bytes(result: &Value) -> Result<Vec<u8>, String> {
+pub fn bytes(result: &Value, shown: impl Fn(&str) -> String) -> Result<Vec<u8>, String> {
     let messages = list(result, "messages").iter().filter_map(|message| message.get("content"));
     let blocks: Vec<&Value> = list(result, "content").iter().chain(messages).collect();
     let mut out = Vec::new();
@@ -253,17 +254,24 @@ pub fn bytes(result: &Value) -> Result<Vec<u8>, String> {
                 if !out.is_empty() && !blocks.is_empty() {
                     out.push(b'\n');
                 }
-                out.extend_from_slice(text.as_bytes());
+                out.extend(shown(text).into_bytes());
             }
             (None, Some(blob)) => {
                 let decoded = base64::engine::general_purpose::STANDARD.decode(blob);
-                out.extend(decoded.map_err(|e| format!("the content is not valid base64: {e}"))?);
+                let decoded =
+                    decoded.map_err(|e| format!("the content is not valid base64: {e}"))?;
+                let is_text = field("mimeType").is_some_and(|kind| kind.starts_with("text/"));
+                match String::from_utf8(decoded) {
+                    Ok(text) if is_text => out.extend(shown(&text).into_bytes()),
+                    Ok(text) => out.extend(text.into_bytes()),
+                    Err(binary) => out.extend(binary.into_bytes()),
+                }
             }
-            (None, None) => out.extend(block_text(block).into_bytes()),
+            (None, None) => out.extend(shown(&block_text(block)).into_bytes()),
         }
     }
     if let Some(structured) = result.get("structuredContent").filter(|_| out.is_empty()) {
-        out = format!("{structured:#}").into_bytes();
+        out = shown(&format!("{structured:#}")).into_bytes();
     }
     let nothing = out.is_empty() && blocks.is_empty() && list(result, "contents").is_empty();
     if nothing { Err("the result has no content".to_owned()) } else { Ok(out) }
@@ -444,10 +452,14 @@ mod content_tests {
 
     #[test]
     fn bytes_are_decoded_and_bad_base64_is_refused() {
-        assert_eq!(bytes(&json!({"contents": [{"blob": "aGk="}]})), Ok(b"hi".to_vec()));
-        assert_eq!(bytes(&json!({"contents": [{"text": "hi"}]})), Ok(b"hi".to_vec()));
-        assert!(bytes(&json!({"contents": [{"blob": "%"}]})).is_err());
-        assert!(bytes(&json!({"contents": []})).is_err());
+        let bytes = |result: Value| super::bytes(&result, |text| text.replace('i', "*"));
+        assert_eq!(bytes(json!({"contents": [{"blob": "aGk="}]})), Ok(b"hi".to_vec()));
+        let text = json!({"contents": [{"blob": "aGk=", "mimeType": "text/plain"}]});
+        assert_eq!(bytes(text), Ok(b"h*".to_vec()));
+        assert_eq!(bytes(json!({"contents": [{"text": "hi"}]})), Ok(b"h*".to_vec()));
+        assert_eq!(bytes(json!({"structuredContent": "hi"})), Ok(b"\"h*\"".to_vec()));
+        assert!(bytes(json!({"contents": [{"blob": "%"}]})).is_err());
+        assert!(bytes(json!({"contents": []})).is_err());
     }
 }
 

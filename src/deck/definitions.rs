@@ -1,6 +1,7 @@
 //! What servers offered in their last session, kept in the folder `definitions` of the state
 //! folder, keyed by how a server is reached: for servers that start on demand (or from the lock
-//! file beside the configuration), for finding the server of a tool, and for shell completion.
+//! file beside the configuration), for finding the server of a tool, and for shell completion. The
+//! secrets of an entry are masked in them.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -84,7 +85,10 @@ impl Memory for KeptDefinitions {
 
     fn keep(&self, config: &ServerConfig, definitions: &Definitions) {
         let Some(file) = self.file(config) else { return };
-        let text = serde_json::to_vec(definitions).unwrap_or_default();
+        // Names, addresses and capabilities are as they go over the wire, secrets included.
+        let text = serde_json::to_string(definitions).unwrap_or_default();
+        let masks = Redactor::new(config.secrets());
+        let text = masks.redact_json_text(&text).into_owned().into_bytes();
         let kept = match file.bytes() {
             Ok(Some(kept)) if kept == text => file
                 .open(OpenOptions::new().write(true))
