@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,6 +22,7 @@ use base::secret::MASK;
 use base::{Clock, Redactor, Timestamp};
 use config::{is_secret_name, secret_ranges, server_entries};
 use host::{Fact, Host, Record};
+use schema::{Holds, holds};
 
 /// File size in bytes at which recording continues in a new file; one previous file is kept.
 const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -403,7 +405,8 @@ fn pack(from: &Path, to: File) -> io::Result<()> {
 }
 
 // Masks the content of a recording before it is shared: by key, by pattern and by a list of words.
-// The structure stays: types, keys and list lengths.
+// The structure stays, types, keys and list lengths, but for what has the name of a secret: that goes
+// as a whole.
 
 /// Counts of what was masked, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -466,26 +469,23 @@ impl Scrubber {
         if body.is_some() {
             value["body"] = Value::Null;
         }
-        let words = std::mem::take(&mut self.words);
-        self.value(&mut value);
-        self.words = words;
         if let Some(body) = body {
             value["body"] = Value::String(body);
         }
         let members = value.as_object().into_iter().flat_map(Map::keys);
         for key in members.filter(|key| *key != "body").cloned().collect::<Vec<_>>() {
-            self.words_at(&mut value, &child_pointer("", &key));
+            self.place(&mut value, &child_pointer("", &key), &key);
         }
         serde_json::to_writer(&mut *to, &value)?;
         to.write_all(b"\n")
     }
 
-    /// Masks the words of the list at a place of a line, except those of the format: it stays a line.
-    fn words_at(&mut self, line: &mut Value, pointer: &str) {
-        let Some(before) = line.pointer(pointer).filter(|_| !self.words.is_empty()).cloned() else {
-            return;
-        };
+    /// Masks what is at a place of a line, under this name, except what belongs to the format: it
+    /// stays a line.
+    fn place(&mut self, line: &mut Value, pointer: &str, key: &str) {
+        let Some(before) = line.pointer(pointer).cloned() else { return };
         let (mut masked, done) = (before.clone(), self.done.clone());
+        self.member(key, &mut masked, Place::Data);
         self.words_in(&mut masked, pointer.starts_with("/servers"));
         let put = |line: &mut Value, value: &Value| {
             if let Some(place) = line.pointer_mut(pointer) {
@@ -504,7 +504,7 @@ impl Scrubber {
             _ => Vec::new(),
         };
         for step in inner {
-            self.words_at(line, &child_pointer(pointer, &step));
+            self.place(line, &child_pointer(pointer, &step), &step);
         }
     }
 
@@ -586,30 +586,65 @@ impl Scrubber {
 
     fn value(&mut self, value: &mut Value) {
         match value {
-            Value::String(text) => {
-                // JSON in a string, common in tool results, is masked by its keys too.
-                let masked = if text.trim_start().starts_with(['{', '[']) {
-                    self.body(text)
-                } else {
-                    self.text(text)
-                };
-                *text = masked;
+            // JSON in a string, common in tool results, is masked by its keys too.
+            Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
+                *text = self.body(text);
             }
+            Value::String(text) => *text = self.text(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
             Value::Object(members) => {
                 for (key, member) in members {
-                    if is_secret(key) && hide(member) {
-                        *self.done.by_key.entry(key.clone()).or_default() += 1;
+                    let place = match key.as_str() {
+                        "dependentRequired" | "dependencies" => Place::Requirements,
+                        key if holds(key) == Some(Holds::Map) => Place::Schemas,
+                        _ => Place::Data,
+                    };
+                    match member {
+                        Value::Object(inner) if place != Place::Data => {
+                            for (key, member) in inner {
+                                self.member(key, member, place);
+                            }
+                        }
+                        _ => self.member(key, member, Place::Data),
                     }
-                    self.value(member);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
+    /// Masks what has this name, as a whole if the name is that of a secret.
+    fn member(&mut self, key: &str, member: &mut Value, place: Place) {
+        if is_secret(key) && !(is_count(key) && member.is_number()) {
+            let is_list = member.as_array().is_some_and(|all| all.iter().all(Value::is_string));
+            let is_hidden = match place {
+                Place::Requirements if is_list => false,
+                Place::Schemas | Place::Requirements if is_schema(member) => hide_samples(member),
+                _ => hide(member),
+            };
+            if is_hidden {
+                *self.done.by_key.entry(key.to_owned()).or_default() += 1;
+            }
+        }
+        self.value(member);
+    }
+
     fn text(&mut self, text: &str) -> String {
-        let mut out = self.words(text);
+        let mut out = String::new();
+        let mut copied = 0;
+        for part in json_in(text) {
+            let before = self.done.clone();
+            let masked = self.body(&text[part.clone()]);
+            if masked == text[part.clone()] {
+                self.done = before;
+                continue;
+            }
+            out += &text[copied..part.start];
+            out += &masked;
+            copied = part.end;
+        }
+        out += &text[copied..];
+        let mut out = self.words(&out);
         let found = secret_ranges(&out);
         self.done.by_pattern += found.len() as u64;
         for part in found.into_iter().rev() {
@@ -619,17 +654,100 @@ impl Scrubber {
     }
 }
 
-/// Masks a string, or each string of a list, because of its name; returns whether anything was
-/// masked. Objects stay, such as the schema of a parameter of that name.
-fn hide(value: &mut Value) -> bool {
+/// Where a value stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Among data: its name says what it is.
+    Data,
+    /// Among schemas: its name is that of what it describes.
+    Schemas,
+    /// Among the names that another one requires, or schemas.
+    Requirements,
+}
+
+/// Whether a value among schemas is one: an object with keywords alone, or a boolean.
+fn is_schema(value: &Value) -> bool {
+    /// Keywords without sub-schemas (JSON Schema Validation 2020-12).
+    const KEYWORDS: &str = "type title description format pattern minimum maximum exclusiveMinimum \
+        exclusiveMaximum multipleOf minLength maxLength minItems maxItems uniqueItems minContains \
+        maxContains minProperties maxProperties required deprecated readOnly writeOnly nullable \
+        contentEncoding contentMediaType enumNames $ref $dynamicRef $id $anchor $comment $schema";
+    let is_keyword = |key: &String| {
+        key.starts_with("x-") || holds(key).is_some() || KEYWORDS.split(' ').any(|it| it == key)
+    };
     match value {
-        Value::String(text) if !text.is_empty() && text != MASK => {
-            MASK.clone_into(text);
-            true
+        Value::Object(members) => members.keys().all(is_keyword),
+        Value::Bool(_) => true,
+        Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
+    }
+}
+
+/// Masks the values that a schema gives for what it describes; returns whether there were any.
+fn hide_samples(schema: &mut Value) -> bool {
+    match schema {
+        Value::Object(members) => {
+            let mut is_hidden = false;
+            for (key, member) in members {
+                is_hidden |= match key.as_str() {
+                    "default" | "const" | "example" => hide(member),
+                    "examples" => match member {
+                        Value::Array(all) => all.iter_mut().map(hide).filter(|it| *it).count() > 0,
+                        other => hide(other),
+                    },
+                    "enum" | "required" => false,
+                    _ => hide_samples(member),
+                };
+            }
+            is_hidden
         }
-        Value::Array(items) => items.iter_mut().map(hide).filter(|hidden| *hidden).count() > 0,
+        Value::Array(all) => all.iter_mut().map(hide_samples).filter(|it| *it).count() > 0,
         _ => false,
     }
+}
+
+/// Masks a value as a whole because of its name; returns whether there was anything to mask.
+fn hide(value: &mut Value) -> bool {
+    let is_there = match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty() && text != MASK,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        Value::Bool(_) | Value::Number(_) => true,
+    };
+    if is_there {
+        *value = MASK.into();
+    }
+    is_there
+}
+
+/// The objects and lists of JSON that stand in a text, not those within them.
+fn json_in(text: &str) -> Vec<Range<usize>> {
+    /// How often a text may be read to find them, on average: nearly every bracket that begins
+    /// none is known at once.
+    const MAX_READS: usize = 16;
+    let mut left = text.len() * MAX_READS;
+    let (mut found, mut from) = (Vec::new(), 0);
+    while let Some(start) = text[from..].find(['{', '[']).map(|at| from + at) {
+        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(_)) => {
+                let end = start + values.byte_offset();
+                found.push(start..end);
+                from = end;
+            }
+            Some(Err(error)) => {
+                let line = text[start..].split_inclusive('\n').take(error.line().saturating_sub(1));
+                let read = line.map(str::len).sum::<usize>() + error.column();
+                match left.checked_sub(read) {
+                    Some(rest) => left = rest,
+                    None => break,
+                }
+                from = start + 1;
+            }
+            None => break,
+        }
+    }
+    found
 }
 
 /// A word as it stands in a text, and as JSON writes it inside quotes, also in ASCII alone (RFC 8259,
@@ -657,6 +775,11 @@ fn spellings(word: &str) -> Vec<String> {
     let once = [ascii(false), ascii(true), inner.clone()];
     let twice = once.clone().map(|text| within(&text));
     [once.to_vec(), twice.to_vec(), vec![word.to_owned()]].concat()
+}
+
+/// Whether a number of this name says how many there are: `maxTokens`, `input_tokens`.
+fn is_count(key: &str) -> bool {
+    key.to_ascii_lowercase().ends_with("tokens")
 }
 
 fn is_secret(key: &str) -> bool {
@@ -738,7 +861,7 @@ mod scrub_tests {
             "text": "see ghp_0123456789abcdefghijABCDEF in Zanzibar",
             "inner": "{\"accessToken\":\"abc\",\"n\":1}", "pretty": "{\n  \"n\": 1\n}",
             "url": "postgres://me:geheim@db/x", "aws-access-key": "AB",
-            "passwords": ["one", {"note": "Zanzibar"}],
+            "passwords": ["one", {"note": "Zanzibar"}], "total_tokens": 12,
             "schema": {"properties": {"token": {"type": "string"}}},
         });
         scrubber.value(&mut value);
@@ -751,8 +874,53 @@ mod scrub_tests {
         assert_eq!(value["url"], "postgres://***@db/x");
         assert_eq!(value["schema"]["properties"]["token"]["type"], "string");
         assert_eq!(value["aws-access-key"], MASK);
-        assert_eq!(value["passwords"], json!([MASK, {"note": MASK}]));
-        assert_eq!((scrubber.done.by_pattern, scrubber.done.by_word), (2, 2));
+        assert_eq!((&value["passwords"], &value["total_tokens"]), (&json!(MASK), &json!(12)));
+        assert_eq!((scrubber.done.by_pattern, scrubber.done.by_word), (2, 1));
+    }
+
+    #[test]
+    fn what_has_the_name_of_a_secret_goes_whole_whatever_its_type() {
+        let mut scrubber = Scrubber::default();
+        let mut value = json!({
+            "pin": 4711, "password": true, "secrets": {"a": {"b": ["walnut"]}}, "cookie": null,
+            "credentials": [{"user": "ada", "code": 4712}], "authorization": [], "tokens": "walnut",
+            "properties": {"password": {"user": "walnut"}, "token": 4713, "secret": {
+                "type": "string", "default": "walnut", "examples": ["walnut"], "enum": ["basic"],
+                "anyOf": [{"const": "walnut"}, {"required": ["token"]}]}},
+        });
+        scrubber.value(&mut value);
+        assert_eq!(
+            value,
+            json!({
+                "pin": MASK, "password": MASK, "secrets": MASK, "cookie": null,
+                "credentials": MASK, "authorization": [], "tokens": MASK,
+                "properties": {"password": MASK, "token": MASK, "secret": {
+                    "type": "string", "default": MASK, "examples": [MASK], "enum": ["basic"],
+                    "anyOf": [{"const": MASK}, {"required": ["token"]}]}},
+            })
+        );
+    }
+
+    #[test]
+    fn json_within_a_text_is_masked_by_its_names_and_the_rest_stays_as_written() {
+        let mut scrubber = Scrubber::default();
+        let twice = json!({"inner": json!({"pin": 4711}).to_string()}).to_string();
+        let so = format!("so: {twice}");
+        for (text, masked) in [
+            ("got {\"password\": \"walnut\"}.", "got {\"password\":\"***\"}.".to_owned()),
+            ("[{\"n\": 1}, {\"pin\": 2}] {", "[{\"n\":1},{\"pin\":\"***\"}] {".to_owned()),
+            ("{no} {\"a\": {\"token\": [1]}} {", "{no} {\"a\":{\"token\":\"***\"}} {".to_owned()),
+            (so.as_str(), format!("so: {}", twice.replace("4711", r#"\"***\""#))),
+            ("{ \"n\" : 1 } and {}", "{ \"n\" : 1 } and {}".to_owned()),
+        ] {
+            assert_eq!(scrubber.text(text), masked);
+        }
+        // What only looks like JSON is not read again and again.
+        let began = std::time::Instant::now();
+        for hostile in ["{\"a\":".repeat(200_000), "{".repeat(1_000_000), "{\"".repeat(500_000)] {
+            assert_eq!(scrubber.text(&hostile), hostile);
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
     #[test]
