@@ -148,6 +148,23 @@ impl Search {
         }
         spans
     }
+
+    /// Where the beginning of a known value at the end of a text starts, if it reveals something.
+    fn revealed_from(&self, text: &str) -> Option<usize> {
+        let most = text.len().min(self.longest.saturating_sub(1));
+        let starts = (text.len() - most..text.len()).filter(|at| text.is_char_boundary(*at));
+        let reveals = |start: &usize| {
+            let end = &text[*start..];
+            let first = self.patterns.partition_point(|pattern| pattern.as_str() < end);
+            let mut begun = self.patterns[first..].iter().take_while(|it| it.starts_with(end));
+            end.chars().count() >= Redactor::MIN_BEGINNING_CHARS
+                && begun.any(|pattern| {
+                    end.len() * Redactor::REVEALING_PART >= pattern.len()
+                        || end.len() >= Redactor::MAX_BEGINNING_BYTES
+                })
+        };
+        { starts }.find(reveals)
+    }
 }
 
 impl Redactor {
@@ -155,6 +172,15 @@ impl Redactor {
     pub const MIN_SECRET_BYTES: usize = 6;
     /// Most values kept; beyond that, the oldest are forgotten.
     const MAX_SECRETS: usize = 4096;
+    /// Shortest beginning of a value, in characters, that reveals something of it.
+    const MIN_BEGINNING_CHARS: usize = 4;
+    /// A beginning reveals something when it is this part of the value, or [`MAX_BEGINNING_BYTES`]
+    /// long.
+    ///
+    /// [`MAX_BEGINNING_BYTES`]: Self::MAX_BEGINNING_BYTES
+    const REVEALING_PART: usize = 4;
+    /// Longest beginning of a value, in bytes, that is left, however long the value is.
+    const MAX_BEGINNING_BYTES: usize = 32;
 
     /// A redactor for `values`.
     pub fn new(values: impl IntoIterator<Item = Secret>) -> Self {
@@ -276,6 +302,21 @@ impl Redactor {
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let known = Arc::clone(&self.0.read());
         let spans = known.spans(text.as_bytes());
+        masked(text, spans.into_iter().map(|span| (span, MASK)))
+    }
+
+    /// As [`Redactor::redact`], of a text that was cut off: the beginning of a known value at its end
+    /// is masked too, if it is long enough to reveal something.
+    pub fn redact_cut_off<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let known = Arc::clone(&self.0.read());
+        let mut spans = known.spans(text.as_bytes());
+        if let Some(start) = known.revealed_from(text) {
+            let mut span = start..text.len();
+            while let Some(last) = spans.pop_if(|last| last.end > span.start) {
+                span.start = span.start.min(last.start);
+            }
+            spans.push(span);
+        }
         masked(text, spans.into_iter().map(|span| (span, MASK)))
     }
 

@@ -198,7 +198,8 @@ impl ModelReply {
 
     /// Masks these secrets. What the provider would not take back changed goes.
     pub(crate) fn mask(&mut self, secrets: &Redactor) {
-        self.text = secrets.redact(&self.text).into_owned();
+        // It may have been cut off within one.
+        self.text = secrets.redact_cut_off(&self.text).into_owned();
         for call in &mut self.calls {
             if let Some(masked) = secrets.redact_json(&call.arguments) {
                 (call.arguments, call.signature, call.extra) = (masked, None, None);

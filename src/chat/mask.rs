@@ -124,7 +124,7 @@ impl<'a> MaskedEvents<'a> {
                 if matches!(event, ChatEvent::Status { status: StatusKind::Retrying, .. }) {
                     self.held.clear();
                 }
-                self.show_held();
+                self.end();
                 (self.on_event)(self.masked(event));
             }
         }
@@ -132,22 +132,26 @@ impl<'a> MaskedEvents<'a> {
 
     fn add(&mut self, text: &str, is_reasoning: bool) {
         if self.is_reasoning != is_reasoning {
-            self.show_held();
+            self.end();
             self.is_reasoning = is_reasoning;
         }
         self.held.push_str(text);
         let redactor = self.mask.shown();
         let later = self.held.split_off(settled(&self.held, &redactor));
-        self.show_held();
-        self.held = later;
+        let known = std::mem::replace(&mut self.held, later);
+        self.show(redactor.redact(&known).into_owned());
     }
 
-    fn show_held(&mut self) {
+    /// Shows what was held back: nothing follows, also where the text was cut off within a secret.
+    fn end(&mut self) {
         let held = std::mem::take(&mut self.held);
-        if held.is_empty() {
+        self.show(self.mask.shown().redact_cut_off(&held).into_owned());
+    }
+
+    fn show(&self, text: String) {
+        if text.is_empty() {
             return;
         }
-        let text = self.mask.shown().redact(&held).into_owned();
         (self.on_event)(if self.is_reasoning {
             ChatEvent::status(StatusKind::Reasoning, text)
         } else {
@@ -188,49 +192,93 @@ fn settled(text: &str, redactor: &Redactor) -> usize {
 mod tests {
     use std::borrow::Cow;
 
+    use parking_lot::Mutex;
+
     use super::*;
 
     /// What is shown of a text that comes in pieces of this many characters, and what at most was
     /// held back.
-    fn shown_in_pieces(text: &str, redactor: &Redactor, step: usize) -> (String, usize) {
-        let (mut held, mut out, mut most) = (String::new(), String::new(), 0);
+    fn shown_in_pieces(text: &str, mask: &ChatMask, step: usize) -> (String, usize) {
+        let (shown, mut most) = (Mutex::new(String::new()), 0);
+        let on_event = |event: ChatEvent| {
+            if let ChatEvent::Text { text } = event {
+                *shown.lock() += &text;
+            }
+        };
+        let mut events = MaskedEvents::new(mask, &on_event);
         let all: Vec<char> = text.chars().collect();
         for piece in all.chunks(step) {
-            held.extend(piece);
-            let later = held.split_off(settled(&held, redactor));
-            out += &redactor.redact(&held);
-            held = later;
+            events.pass(ChatEvent::Text { text: piece.iter().collect() });
             // With a secret that is there as a whole, and goes with what follows it.
-            if matches!(redactor.redact(&held), Cow::Borrowed(_)) {
-                most = most.max(held.len());
+            if matches!(mask.known.redact(&events.held), Cow::Borrowed(_)) {
+                most = most.max(events.held.len());
             }
         }
-        (out + &redactor.redact(&held), most)
+        events.pass(ChatEvent::status(StatusKind::Processing, String::new()));
+        drop(events);
+        (shown.into_inner(), most)
     }
 
-    #[test]
-    fn a_secret_in_pieces_is_masked_as_in_one_and_no_more_than_its_length_is_held() {
-        let redactor = Redactor::new(["größe-4711-geheim", "heimlich-genug"].map(Into::into));
+    async fn mask_of(secrets: &[&str]) -> ChatMask {
+        let builder = Host::builder().config_text(r#"{"servers": {}}"#);
+        let host = builder.initialize().await.expect("a host without servers");
+        let mask = ChatMask::new(&host);
+        mask.known.learn(secrets.iter().copied().map(Into::into));
+        mask
+    }
+
+    #[tokio::test]
+    async fn a_secret_in_pieces_is_masked_as_in_one_and_no_more_than_its_length_is_held() {
+        let mask = mask_of(&["größe-4711-geheim", "heimlich-genug"]).await;
         for text in [
             "it is größe-4711-geheim.",
             "größe-4711-geheimlich-genug and größe-4711-gehei, größe-4711-geheim",
             "größe-4711größe-4711-geheim",
-            "nothing of it, and größe-4711",
+            "nothing of it, and grö",
         ] {
-            let whole = redactor.redact(text);
+            let whole = mask.known.redact(text);
             for step in 1..=text.chars().count() {
-                let (shown, held) = shown_in_pieces(text, &redactor, step);
+                let (shown, held) = shown_in_pieces(text, &mask, step);
                 assert_eq!(shown, whole, "{step}");
                 // A character is not divided.
-                assert!(held <= redactor.longest(), "{step}: {held}");
+                assert!(held <= mask.known.longest(), "{step}: {held}");
             }
         }
         // What cannot begin a secret, or one of its encodings, is shown as it comes.
-        assert!(shown_in_pieces("a plain text", &redactor, 1).1 <= 2);
-        let none = Redactor::default();
+        assert!(shown_in_pieces("a plain text", &mask, 1).1 <= 2);
+        let none = mask_of(&[]).await;
         assert_eq!(
             shown_in_pieces("größe-4711-geheim", &none, 1),
             ("größe-4711-geheim".to_owned(), 0)
         );
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_cut_off_within_a_secret_shows_no_part_of_it() {
+        let mask =
+            mask_of(&["größe-4711-geheim", "sesame-of-forty-characters-and-many-more"]).await;
+        for (text, shown) in [
+            ("it is größe-4711", "it is ***"),
+            ("it is größe", "it is ***"),
+            ("größe-4711-geheim, größe-4711-geh", "***, ***"),
+            ("open sesame-of-forty-char", "open ***"),
+            // Words begin like it too.
+            ("it is grö", "it is grö"),
+            ("open sesame", "open sesame"),
+            ("open a se", "open a se"),
+        ] {
+            for step in 1..=text.chars().count() {
+                assert_eq!(shown_in_pieces(text, &mask, step).0, shown, "{step}");
+            }
+        }
+        // A change from reasoning to the answer ends the reasoning.
+        let shown = Mutex::new(Vec::new());
+        let on_event = |event: ChatEvent| shown.lock().push(format!("{event:?}"));
+        let mut events = MaskedEvents::new(&mask, &on_event);
+        events.pass(ChatEvent::status(StatusKind::Reasoning, "so größe-4711".to_owned()));
+        events.pass(ChatEvent::Text { text: "well".to_owned() });
+        drop(events);
+        let shown = shown.into_inner().concat();
+        assert!(shown.contains("***") && !shown.contains("4711"), "{shown}");
     }
 }
