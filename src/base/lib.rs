@@ -10,6 +10,7 @@ pub mod clock;
 pub mod file;
 pub mod human;
 pub mod logs;
+pub mod masked;
 pub mod name;
 pub mod notices;
 pub mod pointer;

@@ -8,6 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use base::ServerName;
+use base::masked::may_be;
+use base::secret::MASK;
 use deck::{Recording, RecordingLine};
 use protocol::{Direction, MessageKind, TrafficRecord};
 
@@ -42,6 +44,13 @@ pub struct ReplayTurn {
     pub message: String,
     /// The calls, in order.
     pub calls: Vec<ToolChoice>,
+}
+
+impl ReplayTurn {
+    /// Whether a part of the message was hidden: it is not what the user wrote.
+    pub fn is_masked(&self) -> bool {
+        self.message.contains(MASK)
+    }
 }
 
 /// The chat of a recording.
@@ -105,7 +114,7 @@ pub struct Compared {
     pub now: Vec<ToolChoice>,
     /// Whether the same tools were called, in the same order.
     pub same_tools: bool,
-    /// Whether their arguments were the same too.
+    /// Whether their arguments were the same too; those that are masked in the recording may be any.
     pub same_arguments: bool,
     /// Number of new calls that were not recorded or failed.
     pub failed: usize,
@@ -120,9 +129,12 @@ impl Compared {
     /// Compares the new calls of a turn with the recorded ones.
     pub fn new(turn: ReplayTurn, now: Vec<ToolChoice>, failed: usize, reason: String) -> Self {
         let tools = |calls: &[ToolChoice]| calls.iter().map(|c| c.tool.clone()).collect::<Vec<_>>();
+        let same_tools = tools(&turn.calls) == tools(&now);
+        let mut both = turn.calls.iter().zip(&now);
         Self {
-            same_tools: tools(&turn.calls) == tools(&now),
-            same_arguments: turn.calls == now,
+            same_tools,
+            same_arguments: same_tools
+                && both.all(|(old, new)| may_be(&old.arguments, &new.arguments)),
             message: turn.message,
             recorded: turn.calls,
             now,
@@ -130,5 +142,24 @@ impl Compared {
             reason,
             error: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_that_are_masked_in_the_recording_may_be_any() {
+        let call = |arguments: Value| vec![ToolChoice { tool: "s.t".to_owned(), arguments }];
+        let compared = |old: Value, new: Value| {
+            let turn = ReplayTurn { message: "m".to_owned(), calls: call(old) };
+            Compared::new(turn, call(new), 0, "end".to_owned()).same_arguments
+        };
+        assert!(compared(json!({"key": "***", "n": 1}), json!({"key": "open-sesame", "n": 1})));
+        assert!(!compared(json!({"key": "***", "n": 1}), json!({"key": "open-sesame", "n": 2})));
+        assert!(!compared(json!({"key": "a"}), json!({"key": "***"})));
     }
 }

@@ -21,6 +21,7 @@ use ::deck::{
     export_recording,
 };
 use base::human::{count, parse_duration};
+use base::masked::{masked_places, may_be};
 use base::text::json::WrittenValue;
 use base::text::path::spelled;
 use base::{Redactor, SafeText};
@@ -32,10 +33,10 @@ use protocol::{Direction, MessageKind, every_written_difference};
 pub struct ScrubArgs {
     /// The recording.
     #[arg(value_hint = ValueHint::FilePath)]
-    file: PathBuf,
+    pub file: PathBuf,
     /// File for the masked recording.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
-    output: PathBuf,
+    pub output: PathBuf,
     /// Mask this text too, wherever it occurs; may be given several times.
     #[arg(long, value_name = "TEXT")]
     mask: Vec<String>,
@@ -46,10 +47,10 @@ pub struct ScrubArgs {
 pub struct ReportArgs {
     /// The recording.
     #[arg(value_hint = ValueHint::FilePath)]
-    file: PathBuf,
+    pub file: PathBuf,
     /// Output file.
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
-    output: PathBuf,
+    pub output: PathBuf,
     /// Format [default: by the extension of the output: .html, .har, .json, .jsonl].
     /// `html` is one self-contained page, `otlp` traces without arguments and results,
     /// `jsonl` a part of the recording.
@@ -71,14 +72,15 @@ pub struct ReportArgs {
 pub struct ReplayArgs {
     /// The recording.
     #[arg(value_hint = ValueHint::FilePath)]
-    file: PathBuf,
+    pub file: PathBuf,
     /// The server of the configuration that gets the recorded requests [default: the recorded one].
     #[arg(long, value_name = "SERVER")]
     against: Option<String>,
     /// The recorded server whose requests are sent, when several were recorded.
     #[arg(long, value_name = "SERVER")]
     server: Option<String>,
-    /// Send the requests of a scrubbed recording too, with *** in place of the masked values.
+    /// Send requests with masked values too, also those of a scrubbed recording, with *** in their
+    /// place.
     #[arg(long)]
     scrubbed: bool,
     /// Print one JSON object.
@@ -205,6 +207,9 @@ pub fn report(args: &ReportArgs) -> CommandResult {
     Ok(ExitStatus::Ok)
 }
 
+/// Longest reason why a request is not sent, in characters.
+const MAX_REASON_CHARS: usize = 400;
+
 /// One recorded operation.
 pub struct DiffedOperation {
     method: String,
@@ -310,14 +315,27 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Comm
             Some(only) if args.one.is_named() => only.clone(),
             _ => base::ServerName::new(&server),
         };
-        let mut rows = Vec::new();
+        let (mut rows, mut left_out) = (Vec::new(), Vec::new());
         for operation in &operations {
-            rows.push(compared(scene.host, &name, operation).await);
+            let masked = masked_places(&operation.params.value);
+            if masked.is_empty() || args.scrubbed {
+                rows.push(compared(scene.host, &name, operation).await);
+            } else {
+                output::complain(&operation.why_left_out(&masked));
+                left_out.push(json!({
+                    "method": operation.method, "params": *operation.params, "masked": masked,
+                }));
+            }
         }
         let differing = rows.iter().filter(|row| row["same"] == false).count();
-        let exit = if differing == 0 { ExitStatus::Ok } else { ExitStatus::Failed };
+        // Without any answer nothing was found to be the same.
+        let is_same = differing == 0 && !rows.is_empty();
+        let exit = if is_same { ExitStatus::Ok } else { ExitStatus::Failed };
         if args.json {
-            let whole = json!({"requests": rows.len(), "differing": differing, "results": rows});
+            let whole = json!({
+                "requests": rows.len(), "differing": differing, "results": rows,
+                "notReplayed": left_out,
+            });
             return output::json(&whole, exit);
         }
         let mut text = String::new();
@@ -335,15 +353,42 @@ pub fn replay(common: &Common, args: &ReplayArgs, telemetry: &Telemetry) -> Comm
                 let _ = writeln!(text, "{}", SafeText::cut(&line, 300));
             }
         }
-        let _ =
-            writeln!(text, "{}, {differing} answered differently", count(rows.len(), "request"));
+        let requests = count(rows.len(), "request");
+        let rest = match left_out.len() {
+            0 => String::new(),
+            many => format!(", {many} not replayed"),
+        };
+        let _ = writeln!(text, "{requests}, {differing} answered differently{rest}");
         output::print(&text, exit)
     });
     deck::ended(ran)
 }
 
+impl DiffedOperation {
+    /// What it asks for.
+    fn target(&self) -> &str {
+        let key = if self.method == "resources/read" { "uri" } else { "name" };
+        self.params[key].as_str().unwrap_or_default()
+    }
+
+    /// Why it is not sent: what stands at these places of its parameters was hidden.
+    fn why_left_out(&self, masked: &[String]) -> String {
+        let places = masked.iter().map(|place| {
+            let argument = place.strip_prefix("/arguments/").unwrap_or(place);
+            format!("`{argument}`")
+        });
+        let (places, target) = (places.collect::<Vec<_>>().join(", "), self.target());
+        let text = format!(
+            "{} {target}: not replayed: the recording has *** in place of a secret in {places}; call \
+             it with the value (`mcpdeck call`), or send *** with --scrubbed",
+            self.method
+        );
+        SafeText::cut(&text, MAX_REASON_CHARS).to_string()
+    }
+}
+
 /// How a live server answers an operation now, beside how it did. The secrets of its entry are masked
-/// in both: a recording has none.
+/// in both: a recording has none. What is masked in the recording may be anything.
 async fn compared(host: &Host, server: &base::ServerName, operation: &DiffedOperation) -> Value {
     let options = CallOptions {
         server: Some(server.clone()),
@@ -387,6 +432,10 @@ async fn compared(host: &Host, server: &base::ServerName, operation: &DiffedOper
         .into_iter()
         // `_meta` describes one run and differs in each.
         .filter(|f| !f.pointer.split('/').any(|step| step == "_meta"))
+        .filter(|f| match (&f.before, &f.after) {
+            (Some(before), Some(after)) => !may_be(before, after),
+            _ => true,
+        })
         .map(|f| json!({"pointer": f.pointer, "recorded": f.before, "now": f.after}))
         .collect();
     json!({

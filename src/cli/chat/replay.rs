@@ -63,8 +63,17 @@ pub(super) async fn ask(
     // Both sides are what was sent to servers: a call with wrong arguments is not.
     let traffic = scene.host.traffic();
     traffic.keep_whole(MAX_COMPARED_BYTES);
-    let mut seen_frame = 0;
-    for turn in replay.turns {
+    let (mut seen_frame, mut left_out) = (0, Vec::new());
+    for (number, turn) in (1..).zip(replay.turns) {
+        if turn.is_masked() {
+            let message = SafeText::cut(&turn.message, 60);
+            output::complain(&format!(
+                "message {number} (`{message}`) is not replayed: the recording has *** in place of a \
+                 secret in it; ask it with `mcpdeck chat -p` and the value"
+            ));
+            left_out.push(turn.message);
+            continue;
+        }
         let seen = Mutex::new((0, None));
         let on_event = |event: ChatEvent| match event {
             ChatEvent::ToolResult { is_error: true, .. } => seen.lock().0 += 1,
@@ -80,14 +89,16 @@ pub(super) async fn ask(
         rows.push(Compared { error, ..Compared::new(turn, now, failed, word(&reason)) });
     }
     let differing = rows.iter().filter(|row| !row.same_tools).count();
-    let is_same = differing == 0 && rows.iter().all(is_whole);
+    let is_same = differing == 0 && rows.iter().all(is_whole) && !rows.is_empty();
     let exit = if is_same { ExitStatus::Ok } else { ExitStatus::Failed };
     if as_json {
         let model = agent.model();
-        let whole = json!({"model": model.name(), "differing": differing, "turns": rows});
+        let whole = json!({
+            "model": model.name(), "differing": differing, "turns": rows, "notReplayed": left_out,
+        });
         return output::json(&whole, exit);
     }
-    output::print(&table(&rows, differing), exit)
+    output::print(&table(&rows, differing, left_out.len()), exit)
 }
 
 /// Whether the answer of the model is whole.
@@ -95,7 +106,7 @@ fn is_whole(row: &Compared) -> bool {
     row.reason == "end"
 }
 
-fn table(rows: &[Compared], differing: usize) -> String {
+fn table(rows: &[Compared], differing: usize, left_out: usize) -> String {
     let names = |calls: &[ToolChoice]| {
         let names: Vec<_> = calls.iter().map(|call| call.tool.as_str()).collect();
         if names.is_empty() { "no call".to_owned() } else { names.join(", ") }
@@ -121,6 +132,8 @@ fn table(rows: &[Compared], differing: usize) -> String {
             let _ = writeln!(out, "  now           {}", SafeText::cut(error, 400));
         }
     }
-    let _ = writeln!(out, "{}, {differing} with other tools", count(rows.len(), "message"));
+    let messages = count(rows.len(), "message");
+    let rest = if left_out == 0 { String::new() } else { format!(", {left_out} not replayed") };
+    let _ = writeln!(out, "{messages}, {differing} with other tools{rest}");
     out
 }
