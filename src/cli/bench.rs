@@ -8,7 +8,6 @@ use clap::{Args, ValueHint};
 use super::args::{Common, OneServer};
 use super::check::{policy_files, summarise, writable, write_report};
 use super::output::{self, ExitStatus};
-use super::target_file::check_is_other;
 use super::{deck, load, operate, signals};
 use crate::telemetry::Telemetry;
 use ::bench::coverage::coverage;
@@ -257,10 +256,6 @@ fn perform(common: &Common, args: &TestArgs, telemetry: &Telemetry) -> Result<Ex
     source.warn_of_ignored_settings();
     let beside = source.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
     let path = args.file.clone().unwrap_or_else(|| beside.join(TESTS_FILE));
-    let env = load::environment(common).unwrap_or_default();
-    let own = [load::files(common, &env), vec![path.clone()]].concat();
-    let mut files = outputs.iter().filter_map(|output| output.file.as_deref());
-    files.try_for_each(|file| check_is_other(file, &own))?;
     let saved = SavedCalls::load(&operate::saved_path(source.path.as_deref()))?;
     let bench = BenchSource {
         policy: source.path.as_ref().map(|_| policy_files(common)).unwrap_or_default(),

@@ -140,7 +140,7 @@ pub struct ChatArgs {
     list_models: bool,
     /// Send the messages of this recording again, with the recorded servers, and compare the calls.
     #[arg(long, value_name = "RECORDING", value_hint = ValueHint::FilePath, conflicts_with_all = ["prompt", "profile", "demo", "allow", "allow_reads", "allow_all"])]
-    replay: Option<PathBuf>,
+    pub replay: Option<PathBuf>,
     /// The model acts under this profile of the policy.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
@@ -159,7 +159,7 @@ pub struct ChatArgs {
     /// Scripted answers to requests from servers; what they leave open is asked at the terminal, or
     /// denied without one.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "replay")]
-    answers: Option<PathBuf>,
+    pub answers: Option<PathBuf>,
     /// The model.
     #[command(flatten, next_help_heading = "Model")]
     model: ModelArgs,

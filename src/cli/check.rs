@@ -45,7 +45,7 @@ struct CheckFiles {
 
 /// Runs the check.
 pub fn check(request: &CheckRequest<'_>, telemetry: &Telemetry) -> ExitStatus {
-    let outputs = match outputs(&request.args.format, &policy_files(request.common)) {
+    let outputs = match outputs(&request.args.format) {
         Ok(outputs) => outputs,
         Err(message) => return refuse(request, &message, Vec::new()),
     };
@@ -167,15 +167,13 @@ fn calls(
     calls::plan(expectations, saved, known)
 }
 
-/// Parses the report outputs; at most one may go to stdout, and none to a file of the configuration.
-fn outputs(formats: &[String], own: &[PathBuf]) -> Result<Vec<ReportOutput>, String> {
+/// Parses the report outputs; at most one may go to stdout.
+fn outputs(formats: &[String]) -> Result<Vec<ReportOutput>, String> {
     let outputs: Vec<ReportOutput> = formats.iter().map(|f| f.parse()).collect::<Result<_, _>>()?;
     if outputs.is_empty() {
         return Ok(vec![ReportOutput::default()]);
     }
     writable(outputs.iter().map(|output| output.file.as_deref()))?;
-    let mut files = outputs.iter().filter_map(|output| output.file.as_deref());
-    files.try_for_each(|file| target_file::check_is_other(file, own))?;
     Ok(outputs)
 }
 

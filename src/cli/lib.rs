@@ -26,6 +26,7 @@ mod deck;
 mod docs;
 mod grants;
 mod import;
+mod in_use;
 mod load;
 mod load_test;
 mod login;
@@ -107,6 +108,9 @@ pub fn main(themes: &'static [(&'static str, &'static str)]) -> std::process::Ex
         settled => settled,
     };
     if let Err(message) = settled {
+        return output::refuse(&message).into();
+    }
+    if let Err(message) = in_use::check_outputs(&cli) {
         return output::refuse(&message).into();
     }
     signals::outlive_file_limits();

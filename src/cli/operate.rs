@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::args::{AskArgs, CallArgs, Common, PromptArgs, ReadArgs, RequestArgs};
 use super::deck::{Invocation, Need, Scene};
+use super::in_use::FilesInUse;
 use super::outcome::{Aside, OutcomeFormat, Printer};
 use super::output::{CommandResult, ExitStatus};
-use super::{consent, deck, load, outcome, output, target_file, values};
+use super::{consent, deck, outcome, output, target_file, values};
 use crate::telemetry::Telemetry;
 use ::check::answers::AnswerScript;
 use ::deck::{SAVED_CALLS_FILE, SavedCall, SavedCalls, SavedTarget, WrittenText};
@@ -42,7 +43,11 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> CommandR
     let name = args.name.as_deref().unwrap_or_default();
     let mut operation = OperationArgs::new(common, &args.ask, telemetry, ("tool", name))?;
     operation.printer.file = args.output.as_deref();
-    operation.printer.need(writable(args.output.as_deref(), common))?;
+    operation.printer.need(writable(
+        args.output.as_deref(),
+        common,
+        (&args.ask, &args.arguments),
+    ))?;
     if args.force {
         operation.options.validation = Validation::Force;
     }
@@ -51,10 +56,16 @@ pub fn call(common: &Common, args: &CallArgs, telemetry: &Telemetry) -> CommandR
 }
 
 /// Refuses a file that a result could not be written to, before anything is called.
-fn writable(file: Option<&Path>, common: &Common) -> Result<(), Error> {
+fn writable(
+    file: Option<&Path>,
+    common: &Common,
+    (ask, words): (&AskArgs, &[String]),
+) -> Result<(), Error> {
     let Some(path) = file else { return Ok(()) };
-    let own = load::files(common, &load::environment(common).unwrap_or_default());
-    target_file::check(path).and_then(|()| target_file::check_is_other(path, &own)).map_err(invalid)
+    let mut used = FilesInUse::of_common(common);
+    used.add_operation(ask, words);
+    used.add_outputs(common);
+    target_file::check(path).and_then(|()| used.check("--output", path)).map_err(invalid)
 }
 
 /// Makes a saved call; the words of the command line replace its arguments key by key.
@@ -313,7 +324,7 @@ fn found<T>(
 pub fn read(common: &Common, args: &ReadArgs, telemetry: &Telemetry) -> CommandResult {
     let mut operation = OperationArgs::new(common, &args.ask, telemetry, ("uri", &args.uri))?;
     operation.printer.file = args.output.as_deref();
-    operation.printer.need(writable(args.output.as_deref(), common))?;
+    operation.printer.need(writable(args.output.as_deref(), common, (&args.ask, &[])))?;
     Ok(resource_of(operation, args.server.as_deref()))
 }
 

@@ -1,7 +1,7 @@
 //! Files that people name for results and reports: refused before the work when they could not be
 //! written, and replaced whole, so that a failure leaves what was there.
 
-use std::path::{Path, PathBuf, is_separator};
+use std::path::{Path, is_separator};
 
 use base::SafeText;
 use base::atomic::{Readers, check_writable, replace, resolved};
@@ -44,21 +44,6 @@ pub fn check_own(path: &Path) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}; nothing was done", path.display()))
 }
 
-/// Refuses a file that is one of the configuration itself.
-///
-/// # Errors
-/// Names the file.
-pub fn check_is_other(path: &Path, own: &[PathBuf]) -> Result<(), String> {
-    let real = |path: &Path| path.canonicalize().ok();
-    match real(path) {
-        Some(path) if own.iter().any(|own| real(own).as_ref() == Some(&path)) => {
-            let shown = SafeText::line(&path.display().to_string());
-            Err(format!("{shown}: it is read by this command itself; name another file"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Writes a file, whole or not at all. Devices and pipes take it as it comes, and so does a file in
 /// a folder in which it cannot be replaced.
 ///
@@ -93,6 +78,8 @@ fn may_write(path: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -115,18 +102,6 @@ mod tests {
         permissions.set_readonly(true);
         std::fs::set_permissions(folder.join("old"), permissions).expect("set");
         assert!(check(&folder.join("old")).is_err_and(|said| said.contains("read-only")));
-    }
-
-    #[test]
-    fn the_configuration_is_no_file_for_results() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let (own, other) = (dir.path().join("mcp.json"), dir.path().join("out"));
-        std::fs::write(&own, "{}").expect("written");
-        let all = [own.clone()];
-        check_is_other(&other, &all).expect("another file");
-        for same in [own, dir.path().join(".").join("mcp.json")] {
-            assert!(check_is_other(&same, &all).is_err(), "{same:?}");
-        }
     }
 
     #[cfg(unix)]
