@@ -23,7 +23,7 @@ use base::{SafeText, Secret, ServerName};
 use config::{Environment, Pairs};
 use reach::{
     AvailableServer, DirectServer, GivenValues, ReachError, ServerInput, ServerOrigin,
-    SettledEntry, direct, edits_to_add, find, settle, with_card,
+    SettledEntry, direct, edits_to_add, find, names_of_others, settle, with_card,
 };
 
 /// Most servers that a search shows.
@@ -169,7 +169,6 @@ pub fn add(common: &Common, args: &AddServerArgs, telemetry: &Telemetry) -> Comm
     let env = load::environment(common).map_err(|found| output::problems(&found))?;
     let file = FileDraft::open(common, &env)?;
     let mut server = available(args, &env)?;
-    server.given.extend(args.input.iter().cloned());
     let name = ServerName::new(args.name.as_deref().unwrap_or(&server.name));
     if raw_entry(&file.path, &file.after, &name).is_ok() {
         let (name, path) = (SafeText::line(name.as_str()), spelled(&file.path));
@@ -178,6 +177,8 @@ pub fn add(common: &Common, args: &AddServerArgs, telemetry: &Telemetry) -> Comm
              name, `mcpdeck upgrade {name}` renews that one"
         )));
     }
+    server.keep_apart(&names_of_others((&file.path, &file.after), &name, &env));
+    server.given.extend(args.input.iter().cloned());
     let declared: Vec<Value> = server.needed().map(ServerInput::declaration).collect();
     let plain = file.edited(&edits_to_add(&name, &server.entry, &declared))?;
     let review = plain.review(&name, &env)?;

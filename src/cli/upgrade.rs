@@ -20,7 +20,10 @@ use ::deck::TrustStore;
 use base::text::path::spelled;
 use base::{SafeText, ServerName};
 use config::{Edit, Environment};
-use reach::{Bundle, LaunchedPackage, ReachError, ServerInput, newest, registry, settle, way};
+use reach::{
+    Bundle, LaunchedPackage, ReachError, ServerInput, keep_apart, names_of_others, newest,
+    references, registry, settle, way,
+};
 
 /// `mcpdeck upgrade`
 #[derive(Debug, Args)]
@@ -255,14 +258,17 @@ fn renew(
     let shown = SafeText::line(name.as_str());
     // The file as it is now: an upgrade before this one may have changed it.
     let file = FileDraft::open(common, env)?;
-    let inputs: Vec<&ServerInput> = renewal.inputs.iter().collect();
-    let answers = answers(&inputs, &[], (env, !args.yes))?;
+    let (mut entry, mut inputs) = (renewal.entry.clone(), renewal.inputs.clone());
+    let taken = names_of_others((&file.path, &file.after), name, env);
+    keep_apart(&mut entry, &mut inputs, &mut [], &taken);
+    let needed: Vec<&ServerInput> = inputs.iter().collect();
+    let answers = answers(&needed, &[], (env, !args.yes))?;
     let edits = |entry: &Value, declared: &[Value]| -> Vec<Edit> {
         let inputs = declared.iter().map(|input| Edit::AddInput { input: input.clone() });
         let replace = Edit::Replace { name: name.clone(), entry: entry.clone() };
         inputs.chain([replace]).collect()
     };
-    let settled = settle(&renewal.entry, &renewal.inputs, &answers, false);
+    let settled = settle(&entry, &inputs, &answers, false);
     let draft = file.edited(&edits(&settled.entry, &settled.declared))?;
     output::print(&draft.patch(), ExitStatus::Ok);
     if !args.yes && !confirm("start both versions, to compare what they offer?")? {
@@ -284,7 +290,7 @@ fn renew(
                 None
             }
         };
-        let tried = settle(&renewal.entry, &renewal.inputs, &answers, true);
+        let tried = settle(&entry, &inputs, &answers, true);
         let trial_draft = file.edited(&edits(&tried.entry, &tried.declared))?;
         let mut trial_env = env.clone();
         trial_env.inputs.extend(answers.iter().cloned());
@@ -444,6 +450,7 @@ fn names_bundle(entry: &Value, name: &str) -> bool {
 
 /// Names the secrets that only the removed server used; they stay in the store.
 fn remind_of_secrets(entry: &Value, stay: &[&(ServerName, Value)]) {
+    let secrets = |entry| references(entry, "secret");
     let used: BTreeSet<&str> = stay.iter().flat_map(|(_, other)| secrets(other)).collect();
     for name in secrets(entry).difference(&used) {
         let name = SafeText::line(name);
@@ -451,20 +458,6 @@ fn remind_of_secrets(entry: &Value, stay: &[&(ServerName, Value)]) {
             "the secret `{name}` is still in the store: `mcpdeck secret remove {name}`"
         ));
     }
-}
-
-/// The names in `${secret:NAME}` and `${secret:NAME:-default}` of an entry.
-fn secrets(entry: &Value) -> BTreeSet<&str> {
-    const OPENING: &str = "${secret:";
-    let mut found = BTreeSet::new();
-    for text in texts(entry) {
-        for (at, _) in text.match_indices(OPENING).filter(|(at, _)| !text[..*at].ends_with('$')) {
-            if let Some((inside, _)) = text[at + OPENING.len()..].split_once('}') {
-                found.insert(inside.split_once(":-").map_or(inside, |(name, _)| name));
-            }
-        }
-    }
-    found
 }
 
 /// The texts of a value, at any depth.
@@ -545,12 +538,5 @@ mod tests {
         ] {
             assert!(!names_bundle(&json!({"command": text}), name), "{text}");
         }
-    }
-
-    #[test]
-    fn a_secret_is_named_once_however_it_is_written() {
-        let entry = json!({"env": {"A": "${secret:a}", "B": "x ${secret:a:-none}${secret:b \"c\"}"},
-            "args": ["$${secret:literal}", "${X:-${secret:inner}}", "${secret:open"]});
-        assert_eq!(secrets(&entry), ["a", "b \"c\"", "inner"].into());
     }
 }

@@ -1,13 +1,14 @@
 //! A server that could be added: its entry, what it needs, and what a user gives it with the command
 //! that adds it (arguments, variables, headers).
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
 use crate::literals::replace_secrets;
-use crate::{Bundle, ReachError, ServerInput};
+use crate::{Bundle, ReachError, ServerInput, keep_apart};
 use base::{SafeText, Secret};
 use config::{Pairs, is_secret, is_secret_name};
 use deck::Review;
@@ -46,6 +47,11 @@ impl AvailableServer {
     pub fn needed(&self) -> impl Iterator<Item = &ServerInput> {
         let entry = self.entry.to_string();
         self.inputs.iter().filter(move |input| entry.contains(&format!("${{input:{}}}", input.id)))
+    }
+
+    /// Gives its inputs other ids where theirs are taken ([`crate::names_of_others`]).
+    pub fn keep_apart(&mut self, taken: &BTreeSet<String>) {
+        keep_apart(&mut self.entry, &mut self.inputs, &mut self.given, taken);
     }
 
     /// Unpacks its bundle, if it is one.

@@ -29,7 +29,7 @@ pub use server_card::ServerCard;
 pub use server_json::{
     PublishedBundle, PublishedServer, ServerInput, ServerWay, package_way, short_server_name,
 };
-pub use settle::{SettledEntry, settle};
+pub use settle::{SettledEntry, keep_apart, names_of_others, references, settle};
 pub use source::{
     DirectServer, FoundSource, MAX_PUBLISHED_BYTES, ServerOrigin, command_words, direct,
     edits_to_add, find, find_by_words, newest, registry, review_of, way, with_card,

@@ -13,7 +13,7 @@ use crate::available::literal;
 use crate::server_json::{is_pinned_image, package_way, short_server_name};
 use crate::{
     AvailableServer, Bundle, GivenValues, PublishedServer, ReachError, Registry, ServerCard,
-    ServerInput, ServerWay,
+    ServerInput, ServerWay, names_of_others,
 };
 use base::{SafeText, ServerName};
 use config::{
@@ -152,7 +152,7 @@ pub async fn find_by_words(
         return Err(ReachError("type what it is: a name, a package, an address".to_owned()));
     };
     let is_command = parts.len() > 1 && is_program(first, env);
-    let server = if is_command {
+    let mut server = if is_command {
         let command = command_words(words)?;
         direct(None, &DirectServer { command, ..DirectServer::default() }, env)?
     } else if parts.len() == 1 && first.contains("://") {
@@ -182,6 +182,7 @@ pub async fn find_by_words(
         }
     };
     let name = ServerName::new(&server.name);
+    server.keep_apart(&names_of_others((file, text), &name, env));
     let declared: Vec<Value> = server.needed().map(ServerInput::declaration).collect();
     let text = edits_to_add(&name, &server.entry, &declared)
         .iter()
