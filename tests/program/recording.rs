@@ -167,6 +167,56 @@ fn a_live_server_is_compared_with_a_recording_by_field() {
     assert_eq!((&found["recorded"], &found["now"]), (&json!("said hi"), &json!("shouted hi")));
 }
 
+/// The recorder masks what the entry says is a secret, in what is sent too.
+#[test]
+fn a_call_whose_arguments_are_masked_in_the_recording_is_not_sent_as_if_they_were_the_values() {
+    let place = Place::new();
+    let exe = env!("CARGO_BIN_EXE_mcpdeck");
+    let entry = json!({"command": exe, "args": ["mock", place.path("counter.json")],
+        "env": {"API_KEY": "open-sesame-wide"}});
+    std::fs::write(place.path("live.json"), json!({"servers": {"counter": entry}}).to_string())
+        .unwrap();
+    let record = |file: &str, word: &str| {
+        place.ok(&["-c", "live.json", "--record", file, "call", "counter.echo", word]);
+        std::fs::read_to_string(place.path(file)).unwrap()
+    };
+    let one = record("one.jsonl", "word=open-sesame-wide");
+    assert!(one.contains("***") && !one.contains("open-sesame-wide"), "{one}");
+    let other = record("other.jsonl", "word=hi");
+    std::fs::write(place.path("both.jsonl"), one + other.split_once('\n').unwrap().1).unwrap();
+    let replay = ["-c", "live.json", "replay", "both.jsonl"];
+    let done = place.run(&replay);
+    let (out, says) =
+        (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+    assert_eq!(out, "1 request, 0 answered differently, 1 not replayed\n", "{says}");
+    for word in ["tools/call echo", "`word`", "--scrubbed"] {
+        assert!(says.contains(word), "{word}: {says}");
+    }
+    let whole: Value =
+        serde_json::from_str(&place.ok(&[&replay[..], &["--json"]].concat())).unwrap();
+    assert_eq!(whole["notReplayed"][0]["masked"], json!(["/arguments/word"]), "{whole}");
+    // What was asked for is done.
+    let all = place.ok(&[&replay[..], &["--scrubbed"]].concat());
+    assert_eq!(all, "2 requests, 0 answered differently\n");
+    let none = place.run(&["-c", "live.json", "replay", "one.jsonl"]);
+    assert_eq!(none.status.code(), Some(1), "nothing was compared: {none:?}");
+    // Played, it answers whoever has the value.
+    place.configure("played.json", &[place.path("one.jsonl").to_str().unwrap()]);
+    let played = place.ok(&["-c", "played.json", "call", "counter.echo", "word=any-other"]);
+    assert_eq!(played, "said ***\n");
+}
+
+#[test]
+fn what_is_masked_in_a_recorded_result_may_be_anything() {
+    let place = Place::new();
+    place.record();
+    place.ok(&["scrub", "b.jsonl", "-o", "clean.jsonl"]);
+    let replay = ["-c", "live.json", "replay", "clean.jsonl", "--scrubbed"];
+    assert_eq!(place.ok(&replay), "1 request, 0 answered differently\n");
+    std::fs::write(place.path("counter.json"), SCRIPT.replace("ada", "bob")).unwrap();
+    assert_eq!(place.run(&replay).status.code(), Some(1), "the rest is compared");
+}
+
 #[test]
 fn an_answer_belongs_to_the_newest_request_of_its_id() {
     let place = Place::new();

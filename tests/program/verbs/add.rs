@@ -264,6 +264,25 @@ fn add_shows_checks_pins_and_keeps_secrets_out_of_the_file() {
     assert!(text(&bench, "ran").contains("s3cret-of-mine"));
 }
 
+/// The names of two servers and of their inputs may make one name.
+#[test]
+fn two_servers_keep_their_secrets_apart() {
+    let (bench, registry) = (machine(), RegistryMock::start());
+    for (name, header) in [("a", "B-Token"), ("a-b", "Token")] {
+        let header = format!("{header}: s3cret-of-{name}");
+        let url = ["add", name, "--url", "http://127.0.0.1:1/mcp", "-H", &header];
+        let done = run(&bench, &registry, &[&url[..], &["-y", "--no-check"]].concat());
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    let file = text(&bench, "mcp.json");
+    for written in ["\"B-Token\": \"${secret:a-b-token}\"", "\"Token\": \"${secret:2-a-b-token}\""]
+    {
+        assert!(file.contains(written), "{written}: {file}");
+    }
+    let list = run(&bench, &registry, &["secret", "list"]);
+    assert!(list.stdout.contains("a-b-token") && list.stdout.contains("2-a-b-token"), "{list:?}");
+}
+
 #[test]
 fn what_cannot_be_started_or_answered_is_not_taken_for_checked() {
     let (bench, registry) = (machine(), RegistryMock::start());

@@ -78,3 +78,58 @@ fn words_regions_and_paths_are_no_secrets_and_the_entry_decides_otherwise() {
     let revealed = bench(&json!({})).run(&["call", "a.deploy", "--reveal"], AT_MOST).stdout;
     assert!(revealed.contains(TOKEN), "{revealed}");
 }
+
+#[test]
+fn a_file_for_a_result_holds_no_secret_and_binary_content_stays_as_it_was_sent() {
+    let bench = Bench::new();
+    // A picture that happens to hold the bytes of it.
+    let picture = [&b"\x89PNG\r\n\xff"[..], TOKEN.as_bytes(), b"\x00"].concat();
+    let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &picture);
+    let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
+    let script = json!({
+        "tools": [tool("say"), tool("list"), tool("draw")],
+        "calls": {
+            "say": {"text": format!("built by {TOKEN}")},
+            "list": {"answer": {"content": [], "structuredContent": {"by": TOKEN, "n": 1}}},
+            "draw": {"answer": {"content": [
+                {"type": "image", "mimeType": "image/png", "data": data}]}},
+        },
+    });
+    let entry = bench.mock("a", &script, &json!({"env": {"GITHUB_TOKEN": TOKEN}}));
+    bench.servers(&json!({"a": entry}));
+    let write = |args: &[&str]| {
+        let done = bench.run(&[args, &["-o", "out"]].concat(), AT_MOST);
+        assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
+        (std::fs::read(bench.path().join("out")).unwrap(), done.stderr)
+    };
+    let (said, told) = write(&["call", "a.say"]);
+    assert_eq!(String::from_utf8(said).unwrap(), "built by ***");
+    assert_eq!(told.matches("--reveal shows them").count(), 1, "{told}");
+    let (listed, _) = write(&["call", "a.list"]);
+    let listed: Value = serde_json::from_slice(&listed).unwrap();
+    assert_eq!(listed, json!({"by": "***", "n": 1}));
+    let (drawn, told) = write(&["call", "a.draw"]);
+    assert!(drawn == picture && !told.contains("--reveal"), "{drawn:?} {told}");
+    let (said, _) = write(&["call", "a.say", "--reveal"]);
+    assert_eq!(String::from_utf8(said).unwrap(), format!("built by {TOKEN}"));
+}
+
+/// Names and addresses go over the wire as they are.
+#[test]
+fn remembered_definitions_hold_no_secret_in_names_addresses_and_capabilities() {
+    let bench = Bench::new();
+    let script = json!({
+        "capabilities": {"tools": {}, "resources": {}, "experimental": {"x": {"by": TOKEN}}},
+        "tools": [{"name": format!("deploy-{TOKEN}"), "inputSchema": {"type": "object"}}],
+        "resources": [{"uri": format!("mem://a?token={TOKEN}"), "name": "a"}],
+    });
+    let entry = bench.mock("a", &script, &json!({"env": {"GITHUB_TOKEN": TOKEN}}));
+    bench.servers(&json!({"a": entry}));
+    let done = bench.run(&["list"], AT_MOST);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let kept = std::fs::read_dir(bench.path().join(".state/definitions")).unwrap();
+    let kept: Vec<String> =
+        kept.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    assert!(!kept.is_empty() && kept.iter().all(|text| text.contains("mem://a?token=***")));
+    assert!(!kept.concat().contains(TOKEN), "{kept:?}");
+}

@@ -24,8 +24,8 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_starts() {
         ("new/", "it is a folder"),
         ("none/new", "there is no folder"),
         ("old.txt", "read-only"),
-        ("mcp.json", "read by this command itself"),
-        ("./mcp.json", "read by this command itself"),
+        ("mcp.json", "it is the configuration "),
+        ("./mcp.json", "it is the configuration "),
     ] {
         let report = format!("json={file}");
         for args in [[&call[..], &[file]].concat(), [&read[..], &[file]].concat()]
@@ -39,6 +39,60 @@ fn a_file_that_cannot_be_written_is_refused_before_anything_starts() {
         }
     }
     assert_eq!((text(&bench, "mcp.json"), text(&bench, "old.txt").as_str()), (config, "old"));
+}
+
+/// Whatever option names it, and by whatever of its names.
+#[test]
+fn no_output_goes_to_a_file_in_use() {
+    let bench = bench();
+    run(&bench, &["--record", "a.jsonl", "list"]);
+    std::fs::remove_file(bench.path().join("started")).unwrap();
+    let tests = "{\"suites\": {}}";
+    bench.write("mcp.tests.json", tests);
+    bench.write("own.json", "[]");
+    bench.write("args.json", "{\"a\": 1, \"b\": 1}");
+    std::fs::hard_link(bench.path().join("mcp.json"), bench.path().join("hard")).unwrap();
+    std::os::unix::fs::symlink("mcp.tests.json", bench.path().join("soft")).unwrap();
+    let kept = std::fs::read_dir(bench.path().join(".state/definitions")).unwrap();
+    let kept = kept.map(|file| file.unwrap().path()).next().unwrap();
+    let kept = kept.strip_prefix(bench.path()).unwrap().to_str().unwrap();
+    let content = || {
+        ["mcp.json", "mcp.tests.json", "a.jsonl", "own.json", "args.json", kept]
+            .map(|file| text(&bench, file))
+    };
+    let before = content();
+    let call = ["call", "calc.add", "a=1", "b=1"];
+    let json = |file: &str| format!("json={file}");
+    let (to_tests, to_soft, to_hard) = (json("mcp.tests.json"), json("soft"), json("hard"));
+    for (args, used) in [
+        (&["--log-file", "mcp.json", "list"][..], "mcp.json"),
+        (&["--log-file", "hard", "list"], "mcp.json"),
+        (&["--log-file", "mcpdeck.policy.json", "list"], "the policy"),
+        (&["--log-file", kept, "list"], "the program's state"),
+        (&["--record", "soft", "list"], "mcp.tests.json"),
+        (&["--record", "new.jsonl", "--log-file", "new.jsonl", "list"], "another option"),
+        (&["--check", "--format", &to_tests], "mcp.tests.json"),
+        (&["--check", "--format", &to_soft], "mcp.tests.json"),
+        (&["--check", "--lock", "--lock-file", "mcp.json"], "the configuration"),
+        (&["--check", "--answers", "own.json", "--log-file", "own.json"], "own.json"),
+        (&["test", "--format", &to_hard], "mcp.json"),
+        (&["test", "mcp.json", "--fuzz", "--save"], "the configuration"),
+        (&["test", "own.json", "--format", "json=own.json"], "own.json"),
+        (&["scrub", "a.jsonl", "-o", "a.jsonl"], "the recording"),
+        (&["report", "a.jsonl", "-o", "./a.jsonl"], "the recording"),
+        (&["replay", "a.jsonl", "--log-file", "a.jsonl"], "the recording"),
+        (&["call", "calc.add", "@args.json", "-o", "args.json"], "args.json"),
+        (&[call[0], call[1], call[2], call[3], "-o", "hard"], "mcp.json"),
+        (&[call[0], call[1], call[2], call[3], "-o", "soft"], "mcp.tests.json"),
+    ] {
+        let done = run(&bench, args);
+        assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
+        assert!(done.stderr.contains(used), "{args:?}: {done:?}");
+        assert!(done.stderr.contains("name another file"), "{args:?}: {done:?}");
+        assert!(!bench.path().join("started").exists(), "{args:?}");
+        assert_eq!(content(), before, "{args:?}");
+    }
+    assert!(!bench.path().join("new.jsonl").exists());
 }
 
 /// A disk may be full only when the work is done.
