@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcpdeck::base::ServerName;
+use mcpdeck::base::notices::NoticeReader;
+use mcpdeck::base::{SafeText, ServerName};
 use mcpdeck::config::{Environment, TransportConfig};
 use mcpdeck::deck::{GrantStore, Offline, PolicyKeeper};
 use mcpdeck::host::*;
@@ -514,6 +515,33 @@ async fn a_section_that_vanishes_from_a_whole_configuration_ends_no_rule() {
     std::fs::write(&config, with(r#", "policy": {}"#)).unwrap();
     keeper.look_again().await;
     assert_eq!((keeper.notices(), scene.code("a.write").await), (vec![], "ok"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_repaired_or_removed_is_told_of_as_what_it_is() {
+    let scene = Scene::new(json!({})).await;
+    let path = scene.folder.path().join("mcpdeck.policy.json");
+    let keeper = scene.keeper().await;
+    let mut notices = NoticeReader::from_now();
+    // Other tests of this program tell of files of their own.
+    let mut told = || -> Vec<String> {
+        let own = |text: &SafeText| text.contains(&*scene.folder.path().to_string_lossy());
+        notices.read().iter().filter(|text| own(text)).map(ToString::to_string).collect()
+    };
+    std::fs::write(&path, "{").unwrap();
+    keeper.look_again().await;
+    assert!(told()[0].contains("what was in force before stays in force"));
+    std::fs::write(&path, "{}").unwrap();
+    keeper.look_again().await;
+    assert!(told()[0].ends_with("mcpdeck.policy.json: it is used again"));
+
+    std::fs::write(&path, "{").unwrap();
+    keeper.look_again().await;
+    assert_eq!(told().len(), 1);
+    std::fs::remove_file(&path).unwrap();
+    keeper.look_again().await;
+    let told = told();
+    assert!(told[0].ends_with("it is gone, and nothing of it is in force"), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]

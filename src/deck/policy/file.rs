@@ -45,6 +45,7 @@ impl<T: Default> Standing<T> {
         read: Result<Option<T>, String>,
         says_nothing: impl Fn(&T) -> bool,
     ) -> Option<String> {
+        let is_there = matches!(read, Ok(Some(_)));
         let problem = match (read, &self.last) {
             (Ok(Some(new)), _) => {
                 self.last = Some(new);
@@ -67,7 +68,8 @@ impl<T: Default> Standing<T> {
         if problem != self.problem {
             match &problem {
                 Some(problem) => notify(problem),
-                None => notify(&format!("{place}: it is used again")),
+                None if is_there => notify(&format!("{place}: it is used again")),
+                None => notify(&format!("{place}: it is gone, and nothing of it is in force")),
             }
             self.problem.clone_from(&problem);
         }

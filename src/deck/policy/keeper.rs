@@ -650,12 +650,15 @@ impl KeeperInner {
         let held = state.rules.in_force().filter(|held| !held.is_empty());
         let says_none = read.as_ref().is_ok_and(|found| found.source.is_none());
         let lost = held.filter(|held| held.source.is_some() && (says_none || held.is_lost()));
-        let place = lost.map_or_else(|| "the policy".to_owned(), PolicyFile::place);
         let ends = |found: &PolicyFile| lost.is_none_or(|it| it.is_ended_by(found, &self.configs));
+        let is_used = |found: &PolicyFile| found.source.is_some() && ends(found);
+        let used = read.as_ref().ok().filter(|found| is_used(found));
+        let named = used.or(lost).or_else(|| state.rules.in_force());
+        let place = named.map_or_else(|| "the policy".to_owned(), PolicyFile::place);
         let read = match read {
             // Nobody knows whether there were rules.
             Ok(PolicyFile { source: None, .. }) if let Some(problem) = forgotten => Err(problem),
-            Ok(found) => Ok(Some(found).filter(ends)),
+            Ok(found) => Ok(Some(found).filter(is_used)),
             Err(problems) => Err(problems.join("; ")),
         };
         let problem = state.rules.take(&place, LOST_RULES_END, read, PolicyFile::is_empty);
