@@ -179,6 +179,9 @@ pub struct ErrorBody {
     /// The invalid data the server sent, if any: its first [`Error::MAX_RAW_BYTES`] bytes, secrets masked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<SafeText>,
+    /// Whether anything of the request was sent to the server.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sent: bool,
     /// The messages of all its causes, the outermost first, for the log. Callers get the innermost
     /// one, in `message`.
     #[serde(skip)]

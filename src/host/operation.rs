@@ -108,7 +108,11 @@ impl Operation {
                 self.keep(&live, &answer, (flight.pending().waited(), version));
                 Ok(self.outcome((&live, tool.as_deref()), checked, answer, &flight).await)
             }
-            Err(error) => Err(error.request(self.label()).server(&self.slot.name).advised()),
+            Err(error) => {
+                let mut error = error.request(self.label()).server(&self.slot.name).advised();
+                error.sent = flight.is_sent();
+                Err(error)
+            }
         };
         flight.end(&self, &outcome);
         outcome.or_else(|error| self.stale_answer(&live, error))
@@ -895,6 +899,11 @@ impl Flight {
         &self.row.pending
     }
 
+    /// Whether anything was sent to the server.
+    fn is_sent(&self) -> bool {
+        self.row.pending.bytes.totals().1 > 0
+    }
+
     /// Elapsed time, excluding the time spent waiting for the user.
     fn took(&self) -> Duration {
         self.began.elapsed().saturating_sub(self.row.pending.waited())
@@ -914,8 +923,7 @@ impl Flight {
             result = outcome.as_ref().ok().and_then(|o| serde_json::to_string(&o.result).ok());
         }
         let error = outcome.as_ref().err();
-        let is_sent = self.row.pending.bytes.totals().1 > 0;
-        if let Some(error) = error.filter(|error| is_refusal(error, is_sent)) {
+        if let Some(error) = error.filter(|error| is_refusal(error, self.is_sent())) {
             operation.refused(error);
         }
         if let Some(audit) = &mut self.audit {

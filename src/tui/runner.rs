@@ -320,7 +320,12 @@ impl Runner {
                 let ended = remote.call(token, request, reveal, &messages);
                 let ended = cancel.run_until_cancelled(ended).await;
                 cancel.cancel();
-                let gone = || Err(Error::new(ErrorCode::Cancelled, "the call was cancelled"));
+                let gone = || {
+                    let mut error = Error::new(ErrorCode::Cancelled, "the call was cancelled");
+                    // The service had it, and says nothing of it any more.
+                    error.sent = true;
+                    Err(error)
+                };
                 Some(Message::CallEnded(token, Box::new(ended.unwrap_or_else(gone))))
             });
         }

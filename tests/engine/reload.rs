@@ -300,7 +300,7 @@ async fn a_removed_server_is_gone_with_its_tools_and_cached_answers() {
     host.reload(config(&[("b", &[])])).await.expect("valid");
     assert_eq!(*world.gone.lock().unwrap(), ["a"]);
     let error = host.call_tool("a.echo", Value::Null).await.expect_err("it is gone");
-    assert_eq!(error.code, ErrorCode::ToolNotFound);
+    assert_eq!((error.code, error.sent), (ErrorCode::ToolNotFound, false));
     assert!(host.cache().entries.is_empty());
     let error = host.start(&name("a")).await.expect_err("it is gone");
     assert_eq!(error.code, ErrorCode::Configuration);

@@ -346,8 +346,8 @@ fn draw_event(look: &Styles, run: &CallRun, event: &CallEvent, area: Rect, buf: 
     }
 }
 
-// The time axis of a call: when it was sent, its progress and logs, when it waited for the user and
-// for what, and its end.
+// The time axis of a call: when it was sent, if it was, its progress and logs, when it waited for the
+// user and for what, and its end.
 
 /// Rows below the form from which the axis is drawn.
 const MIN_AXIS_ROWS: u16 = 9;
@@ -359,7 +359,8 @@ fn draw_axis(look: &Styles, run: &CallRun, now: Timestamp, area: Rect, buf: &mut
         Some(_) => format!(" {}", Dur(span)),
         None => format!(" {}", Dur(Duration::from_millis(span.as_millis() as u64 / 100 * 100))),
     };
-    let (start, took_cells) = ("sent ", took.width() as u16);
+    let start = if run.is_sent() { "sent " } else { "not sent " };
+    let took_cells = took.width() as u16;
     let mut pen = Pen::new(buf, area);
     pen.skip(1).write(start, look.faint);
     let x = pen.position();

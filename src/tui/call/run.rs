@@ -350,6 +350,15 @@ impl CallRun {
         }
     }
 
+    /// Whether anything was sent to the server, as far as is known.
+    pub fn is_sent(&self) -> bool {
+        match &self.state {
+            RunState::Running { .. } => true,
+            RunState::Answered { outcome, .. } => outcome.source == AnswerSource::Server,
+            RunState::Failed(error) => error.sent,
+        }
+    }
+
     /// Outcome and duration in milliseconds for the history.
     pub fn outcome_word(&self) -> Option<(String, u64)> {
         match &self.state {

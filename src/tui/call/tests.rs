@@ -26,7 +26,7 @@ use base::text::{SafeText, quoted};
 use base::{ServerName, Timestamp};
 use config::error::{Error, ErrorCode};
 use deck::{History, HistoryRecord};
-use host::{CallOutcome, Validation};
+use host::{AnswerSource, CallOutcome, Validation};
 use protocol::{ApprovalId, CallId, Progress};
 use terminal::look::Styles;
 
@@ -338,6 +338,29 @@ fn structured_content_that_is_missing_is_reported_where_its_tab_would_be() {
     intents_of(|out| screen.ended(1, Ok(outcome), out));
     let shown = drawn(&mut screen, 80, 24);
     assert!(shown.contains("content  raw  ⚠ no `structuredContent`"), "{shown}");
+}
+
+#[test]
+fn a_call_that_was_not_sent_does_not_claim_that_it_was() {
+    for is_sent in [false, true] {
+        let mut error = Error::new(ErrorCode::ServerUnavailable, "there is no server `memory`");
+        error.sent = is_sent;
+        let mut screen = screen(json!({"type": "object"}));
+        press(&mut screen, "<f5>");
+        intents_of(|out| screen.ended(1, Err(error), out));
+        let shown = drawn(&mut screen, 80, 24);
+        assert_eq!(shown.contains("not sent ├"), !is_sent, "{shown}");
+        assert!(shown.contains("sent ├"), "{shown}");
+    }
+    let kept = CallOutcome {
+        source: AnswerSource::Cache(Duration::from_secs(5)),
+        ..outcome(json!({"content": []}), false)
+    };
+    let mut screen = screen(json!({"type": "object"}));
+    press(&mut screen, "<f5>");
+    intents_of(|out| screen.ended(1, Ok(kept), out));
+    let shown = drawn(&mut screen, 80, 24);
+    assert!(shown.contains("not sent ├"), "{shown}");
 }
 
 #[test]
