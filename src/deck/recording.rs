@@ -117,6 +117,8 @@ pub fn recording_schema() -> Value {
                 "bytes": {"type": "integer"},
                 "body": {"type": "string", "description": "the message as it passed, secrets masked"},
                 "cut": {"type": "boolean", "description": "whether the body was longer"},
+                "problem": {"type": ["string", "null"], "description": "what is wrong with it"},
+                "tolerated": {"type": "boolean", "description": "whether it was used all the same"},
             }, "required": ["at", "server", "direction", "kind", "body"]},
             {"properties": {
                 "type": {"const": "log"}, "at": {"type": "integer"},

@@ -66,6 +66,9 @@ pub struct TrafficRecord {
     pub cut: bool,
     /// What is wrong with it, when something is.
     pub problem: Option<SafeText>,
+    /// Whether it was used in spite of its problem.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tolerated: bool,
 }
 
 impl TrafficRecord {

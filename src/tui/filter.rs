@@ -335,6 +335,7 @@ mod tests {
             body: r#"{"result":{"text":"Zürich noon"}}"#.into(),
             cut: false,
             problem: None,
+            tolerated: false,
         }
     }
 

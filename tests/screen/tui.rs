@@ -114,6 +114,7 @@ fn app_with(situation: &str, setup: Setup) -> App {
                 body: format!("{{\"jsonrpc\":\"2.0\",\"id\":{}}}", n / 2).into(),
                 cut: false,
                 problem: None,
+                tolerated: false,
             })
         });
         let items: Vec<_> = messages.collect();

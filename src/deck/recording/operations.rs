@@ -495,6 +495,7 @@ mod tests {
             body: "{}".into(),
             cut: false,
             problem: None,
+            tolerated: false,
         }
     }
 

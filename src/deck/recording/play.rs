@@ -392,17 +392,19 @@ fn head(line: &[u8]) -> io::Result<RecordingLine> {
 }
 
 /// Whether something went wrong with what is recorded as a message: it is an error that is not
-/// ordinary, breaks the protocol, or is the result of a tool that failed.
+/// ordinary, breaks the protocol, or is the result of a tool that failed. What is used in spite of its
+/// problem has not failed.
 pub fn has_failed(record: &TrafficRecord) -> bool {
     let method = record.method.as_ref().map_or("", |method| method.as_str());
+    let is_broken = record.problem.is_some() && !record.tolerated;
     match record.kind {
         MessageKind::Error => !is_ordinary(method, record.unanswered()),
         MessageKind::Junk => true,
         MessageKind::Response => {
             let is_call = matches!(method, "" | "tools/call");
-            record.problem.is_some() || is_call && says_error(&record.body)
+            is_broken || is_call && says_error(&record.body)
         }
-        MessageKind::Request | MessageKind::Notification => record.problem.is_some(),
+        MessageKind::Request | MessageKind::Notification => is_broken,
     }
 }
 

@@ -370,6 +370,7 @@ fn tell_changes(operation: &Operation, changes: &ServiceChanges) {
         body: body.into(),
         cut: false,
         problem: None,
+        tolerated: false,
     });
     slot.black_box().push(Arc::clone(&record));
     shared.traffic.push(record);

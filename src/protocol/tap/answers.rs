@@ -107,7 +107,9 @@ impl Tap {
                 return self.spoilt(id, entry, finding, source.raw.into(), "has the wrong shape");
             }
         }
-        self.recorded(&entry, id, MessageKind::Response, source.raw.into(), problem.as_deref());
+        let raw = source.raw.into();
+        let record = self.record(&entry, id, MessageKind::Response, raw, problem.as_deref());
+        self.context.keep(TrafficRecord { tolerated: problem.is_some(), ..record });
         self.finish(entry, Ok(result));
     }
 
@@ -241,6 +243,25 @@ impl Tap {
         Some((id, entry))
     }
 
+    fn record(
+        &self,
+        entry: &RoundTrip,
+        id: i64,
+        kind: MessageKind,
+        raw: ReceivedText<'_>,
+        problem: Option<&str>,
+    ) -> TrafficRecord {
+        TrafficRecord {
+            method: Some(entry.method.clone()),
+            target: entry.target.clone(),
+            id: Some(SafeText::number(id)),
+            call: entry.request.call,
+            latency: Some(self.context.clock.elapsed(entry.sent)),
+            problem: problem.map(|problem| self.context.remark(problem)),
+            ..self.context.came(kind, raw)
+        }
+    }
+
     fn recorded(
         &self,
         entry: &RoundTrip,
@@ -249,15 +270,7 @@ impl Tap {
         raw: ReceivedText<'_>,
         problem: Option<&str>,
     ) {
-        self.context.keep(TrafficRecord {
-            method: Some(entry.method.clone()),
-            target: entry.target.clone(),
-            id: Some(SafeText::number(id)),
-            call: entry.request.call,
-            latency: Some(self.context.clock.elapsed(entry.sent)),
-            problem: problem.map(|problem| self.context.remark(problem)),
-            ..self.context.came(kind, raw)
-        });
+        self.context.keep(self.record(entry, id, kind, raw, problem));
     }
 
     /// Records that a request gets no answer, where its answer would stand.

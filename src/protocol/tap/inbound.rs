@@ -363,6 +363,7 @@ impl Tap {
     ) {
         let name = method_name(method);
         let mut problem = self.note_all(source, &name);
+        let mut tolerated = problem.is_some();
         let (causes, verdict) = {
             let table = self.table.lock();
             let causes = table.causes(params.as_ref(), source.stream);
@@ -372,11 +373,11 @@ impl Tap {
         match &verdict {
             RequestDecision::Refuse(kind, _, message) | RequestDecision::Drop(kind, message) => {
                 self.find(*kind, message, source.raw, Some(name.clone()));
-                problem = Some(message.clone());
+                (problem, tolerated) = (Some(message.clone()), false);
             }
             RequestDecision::Echo(message) => {
                 self.find(FindingKind::NotAllowed, message, source.raw, Some(name.clone()));
-                problem = Some(message.clone());
+                (problem, tolerated) = (Some(message.clone()), false);
             }
             RequestDecision::Pass => {}
         }
@@ -385,6 +386,7 @@ impl Tap {
             method: Some(name.clone()),
             id: Some(id_text(&id)),
             call,
+            tolerated,
             problem: problem.map(|problem| self.context.remark(&problem)),
             ..self.context.came(MessageKind::Request, source.raw.into())
         });
@@ -476,6 +478,7 @@ impl Tap {
         self.context.keep(TrafficRecord {
             method: Some(method_name(method)),
             call,
+            tolerated: problem.is_some(),
             problem: problem.map(|problem| self.context.remark(&problem)),
             ..self.context.came(MessageKind::Notification, source.raw.into())
         });

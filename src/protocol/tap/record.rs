@@ -51,6 +51,7 @@ impl SessionContext {
             cut: body.len() > most,
             body: self.text(body, most).into(),
             problem: None,
+            tolerated: false,
         }
     }
 

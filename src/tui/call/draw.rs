@@ -265,6 +265,10 @@ impl CallScreen {
                 (look.sign(" ✗ ", " x "), look.error)
             };
             pen.write(sign, style).write(&SafeText::line(&ending.words), style);
+            if let Some(found) = run.findings() {
+                let text = format!("  {}{found}", look.sign("⚠ ", "! "));
+                pen.write(&SafeText::line(&text), look.warning);
+            }
             let remark = run.remark();
             if !remark.is_empty() {
                 let differs = matches!(run.difference, Some(Difference::Places(_)));

@@ -359,6 +359,16 @@ impl CallRun {
         }
     }
 
+    /// What was found beside its result; `None` if nothing.
+    pub fn findings(&self) -> Option<String> {
+        let RunState::Answered { outcome, .. } = &self.state else { return None };
+        let (first, more) = outcome.findings.split_first()?;
+        Some(match more.len() {
+            0 => first.message.to_string(),
+            more => format!("{}; and {more} more", first.message),
+        })
+    }
+
     /// Outcome and duration in milliseconds for the history.
     pub fn outcome_word(&self) -> Option<(String, u64)> {
         match &self.state {
@@ -413,7 +423,8 @@ impl WhyCall {
 impl CallRun {
     /// How it ended, for a page.
     pub fn shared(&self) -> SharedResult {
-        let ending = self.ending().map(|ending| ending.words).unwrap_or_default();
+        let words = self.ending().map(|ending| ending.words);
+        let ending = words.into_iter().chain(self.findings()).collect::<Vec<_>>().join(" · ");
         let error = match &self.state {
             RunState::Failed(error) => Some(error.message.clone()),
             RunState::Running { .. } | RunState::Answered { .. } => None,

@@ -341,6 +341,21 @@ fn structured_content_that_is_missing_is_reported_where_its_tab_would_be() {
 }
 
 #[test]
+fn what_is_found_beside_a_good_result_stands_in_its_header() {
+    use protocol::{Finding, FindingKind};
+    let mut outcome = outcome(json!({"content": [{"type": "text", "text": "warm"}]}), false);
+    outcome.waiting = Duration::ZERO;
+    outcome.findings = ["id 1 came back as a string", "no `jsonrpc`"]
+        .map(|text| Finding::new(FindingKind::Malformed, Timestamp(0), text))
+        .into();
+    let mut screen = screen(json!({"type": "object"}));
+    press(&mut screen, "<f5>");
+    intents_of(|out| screen.ended(1, Ok(outcome), out));
+    let shown = drawn(&mut screen, 80, 24);
+    assert!(shown.contains("✓ 12 ms  ⚠ id 1 came back as a string; and 1 more"), "{shown}");
+}
+
+#[test]
 fn a_call_that_was_not_sent_does_not_claim_that_it_was() {
     for is_sent in [false, true] {
         let mut error = Error::new(ErrorCode::ServerUnavailable, "there is no server `memory`");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mcpdeck::error::ErrorCode;
 use mcpdeck::host::{OutsideCode, OutsideError};
 use mcpdeck::mcp::Request;
-use mcpdeck::protocol::{FindingKind, SessionEvent};
+use mcpdeck::protocol::{CallId, FindingKind, MessageKind, SessionEvent, TrafficRecord};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -44,6 +44,15 @@ async fn outcome(answer: &[u8]) -> (Result<Value, String>, Vec<FindingKind>) {
     }
     peer.reply(&request, text("fine")).await;
     assert_eq!(*next.await.unwrap().unwrap(), text("fine"));
+    // A problem is tolerated where the result is used in spite of it.
+    let records = rig.traffic();
+    let of_call = |record: &&Arc<TrafficRecord>| {
+        let is_answer = matches!(record.kind, MessageKind::Response | MessageKind::Junk);
+        is_answer && record.call == Some(CallId(1)) && record.problem.is_some()
+    };
+    for record in records.iter().filter(of_call) {
+        assert_eq!(record.tolerated, result.is_ok(), "{record:?}");
+    }
     (result, rig.kinds().await)
 }
 

@@ -224,6 +224,7 @@ fn message(kind: MessageKind, method: &str, target: &str, body: &Value) -> Arc<T
         body: body.to_string().into(),
         cut: false,
         problem: None,
+        tolerated: false,
     })
 }
 

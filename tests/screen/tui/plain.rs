@@ -34,6 +34,7 @@ fn message(id: u32, method: &str, problem: Option<&str>) -> Arc<TrafficRecord> {
         body: "{}".into(),
         cut: false,
         problem: problem.map(|why| SafeText::line(&format!("no answer: {why}"))),
+        tolerated: false,
     })
 }
 

@@ -32,6 +32,7 @@ fn frame(ms: u64, direction: Direction, kind: MessageKind, text: &str) -> Arc<Tr
         body: if ms == 700 { "{\"isError\":true}".into() } else { "{}".into() },
         cut: false,
         problem: None,
+        tolerated: false,
     })
 }
 
@@ -329,6 +330,31 @@ fn a_request_that_is_looked_at_says_when_it_was_answered() {
     let answer = frame(5, Direction::In, MessageKind::Response, "memory 1 - - -");
     let screen = take(&mut app, 1, answer);
     assert!(screen.contains("p shows it") && !screen.contains("not answered"), "{screen}");
+}
+
+#[test]
+fn a_tolerated_problem_is_a_warning_beside_a_good_answer() {
+    let mut app = app("empty");
+    press(&mut app, KeyCode::Char('4'), KeyModifiers::NONE);
+    let (request, response) = (MessageKind::Request, MessageKind::Response);
+    let answer = |ms, text, tolerated| {
+        let record = frame(ms, Direction::In, response, text);
+        let problem = Some(SafeText::line("the id came back as a string"));
+        Arc::new(TrafficRecord { problem, tolerated, ..(*record).clone() })
+    };
+    let items = vec![
+        frame(0, Direction::Out, request, "memory 1 tools/call used 1"),
+        answer(1, "memory 1 tools/call used 1", true),
+        frame(2, Direction::Out, request, "memory 2 tools/call unusable 2"),
+        answer(3, "memory 2 tools/call unusable 2", false),
+    ];
+    let next = items.len() as u64;
+    app.update(Message::News(News::Traffic(Batch { items, first: 0, next, missed: 0 }, 0)));
+    let screen = draw(&mut app, 220, 40);
+    for (name, sign) in [("call used", '✓'), ("call unusable", '✗')] {
+        let row = screen.lines().find(|line| line.contains(name)).unwrap();
+        assert!(row.contains(sign) && row.contains("⚠ the id came back"), "{screen}");
+    }
 }
 
 #[test]

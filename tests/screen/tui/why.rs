@@ -382,6 +382,7 @@ fn messages(driver: &mut Driver) {
             body: body.into(),
             cut: false,
             problem: problem.map(SafeText::line),
+            tolerated: false,
         })
     };
     let (request, error, junk) = (MessageKind::Request, MessageKind::Error, MessageKind::Junk);
@@ -456,6 +457,7 @@ fn a_message_is_copied_as_it_is_or_as_the_call_in_several_languages() {
         body: body.to_string().into(),
         cut: false,
         problem: None,
+        tolerated: false,
     });
     let next = driver.app.model.traffic.end();
     let batch = Batch { items: vec![record], first: next, next: next + 1, missed: 0 };

@@ -57,7 +57,7 @@ fn row(record: &TrafficRecord, body: &mut String) {
         Bytes(record.bytes as u64),
     );
     if let Some(problem) = record.problem.as_ref().filter(|_| record.method.is_some()) {
-        let _ = writeln!(body, "<tr class=red><td><td colspan=6>{}", escaped(problem));
+        let _ = writeln!(body, "<tr{class}><td><td colspan=6>{}", escaped(problem));
     }
     let value = WrittenValue::parse(&record.body).ok();
     let pretty = value

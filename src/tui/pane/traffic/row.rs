@@ -139,16 +139,17 @@ fn draw(
     }
     let text = pen.position();
     let problem = match head {
-        Some((group, ..)) => group.problem.as_ref().map(|problem| (problem, group.failed)),
-        None => record.problem.as_ref().map(|problem| (problem, has_failed(record))),
+        Some((group, ..)) => (group.problem.as_ref(), group.failed || group.tolerated),
+        None => (record.problem.as_ref(), has_failed(record) || record.tolerated),
     };
+    let problem = problem.0.map(|text| (text, problem.1));
     // Of a line that is not JSON, its text says what is wrong.
     let problem = problem.filter(|_| record.kind != MessageKind::Junk);
     let remarked = problem.map_or(0, |(problem, _)| width(problem) + 4);
     message(record, remarked, cx, pen, end.saturating_sub(text));
     let left = |pen: &Pen<'_>| end.saturating_sub(pen.position());
-    if let Some((problem, failed)) = problem {
-        remark(problem, failed, cx, pen, left(pen));
+    if let Some((problem, warns)) = problem {
+        remark(problem, warns, cx, pen, left(pen));
     } else if let Some((group, _, false)) = head {
         let role = if group.failed { Role::Error } else { Role::Muted };
         let sign = if group.failed { cx.glyphs.warning } else { "" };
@@ -172,11 +173,11 @@ fn draw(
 
 /// What is wrong with a row; what went as it should, for example the end of a subscription, is no
 /// warning. Words of which only the beginning has room are left to the details.
-fn remark(problem: &SafeText, failed: bool, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
+fn remark(problem: &SafeText, warns: bool, cx: &Cx<'_>, pen: &mut Pen<'_>, room: u16) {
     /// Narrowest words that still say something.
     const MIN_WORDS_COLUMNS: u16 = 20;
-    let (sign, role) = if failed { (cx.glyphs.warning, Role::Warning) } else { ("", Role::Muted) };
-    let words = ink!("  {}{}{}", sign, if failed { " " } else { "" }, problem);
+    let (sign, role) = if warns { (cx.glyphs.warning, Role::Warning) } else { ("", Role::Muted) };
+    let words = ink!("  {}{}{}", sign, if warns { " " } else { "" }, problem);
     let is_told = width(&words) <= room || room >= MIN_WORDS_COLUMNS;
     if is_told {
         pen.clip(words, room, cx.style(role));
@@ -301,7 +302,9 @@ pub struct TrafficGroup {
     pub bytes: (usize, usize),
     /// Whether something went wrong in it.
     pub failed: bool,
-    /// What is wrong with the last answer that is not as it should be.
+    /// Whether something in it was used in spite of its problem.
+    pub tolerated: bool,
+    /// What is wrong with the last message that is not as it should be.
     pub problem: Option<SafeText>,
 }
 
@@ -357,6 +360,8 @@ impl Groups {
                     took: record.latency,
                     bytes: (record.bytes, 0),
                     failed: has_failed(record),
+                    tolerated: record.tolerated,
+                    problem: record.problem.clone(),
                     ..TrafficGroup::default()
                 };
                 self.by_head.insert(seq, group);
@@ -371,6 +376,7 @@ impl Groups {
         group.bytes.1 += record.bytes;
         group.took = group.took.max(record.latency);
         group.failed |= has_failed(record);
+        group.tolerated |= record.tolerated;
         if record.problem.is_some() {
             group.problem.clone_from(&record.problem);
         }
