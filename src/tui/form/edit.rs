@@ -240,14 +240,22 @@ impl FormState {
     }
 
     /// Steps a number by its `multipleOf` within its limits, a choice by one, a date or time by the
-    /// part under the cursor. Negative `by` is up, which increases numbers and times.
+    /// part under the cursor; the first step of a field without a value is from its default.
+    /// Negative `by` is up, which increases numbers and times.
     pub fn step(&mut self, row: usize, by: isize) {
         let Some(found) = self.rows.get(row) else { return };
-        let value = self.at(&found.pointer);
+        let default = found.field().and_then(Field::default);
+        let value = self.at(&found.pointer).or(default);
         if let Some(FieldKind::Text { format: Some(format), .. }) = found.field().map(|f| &f.kind) {
             let column = self.editor.as_ref().map_or(usize::MAX, |editor| editor.area.cursor().1);
-            let text = value.and_then(Value::as_str);
-            if let Some(text) = stepped_moment(format, text, column, by, self.now) {
+            let step = |text| stepped_moment(format, text, column, by, self.now);
+            let set = self.at(&found.pointer).and_then(Value::as_str);
+            let text = match set.filter(|text| !text.is_empty()) {
+                Some(set) => step(Some(set)),
+                // A default that does not parse is no place to begin.
+                None => default.and_then(|it| step(Some(it.as_str()?))).or_else(|| step(None)),
+            };
+            if let Some(text) = text {
                 self.set_row(row, Value::String(text));
                 self.move_cursor_to(column);
             }

@@ -363,6 +363,37 @@ fn steps_follow_multiple_of_and_stay_within_the_limits() {
 }
 
 #[test]
+fn the_first_step_of_an_empty_field_is_from_its_default() {
+    let schema = json!({"properties": {
+        "count": {"type": "integer", "default": 7, "maximum": 9},
+        "on": {"type": "boolean", "default": true},
+        "level": {"enum": ["low", "mid", "high"], "default": "mid"},
+        "day": {"type": "string", "format": "date", "default": "2026-05-09"},
+        "odd": {"type": "string", "format": "date", "default": "soon"},
+        "far": {"type": "integer", "default": "many"}}});
+    let mut form = form(schema);
+    for (row, action, expected) in [
+        (0, Action::StepUp, json!({"count": 8})),
+        (0, Action::StepDown, json!({"count": 6})),
+        (1, Action::Toggle, json!({"on": false})),
+        (1, Action::StepUp, json!({"on": false})),
+        (2, Action::StepDown, json!({"level": "high"})),
+        (3, Action::StepUp, json!({"day": "2026-05-10"})),
+        // What the field does not take is no place to begin.
+        (4, Action::StepUp, json!({"odd": "1970-01-01"})),
+        (5, Action::StepUp, json!({"far": 0})),
+    ] {
+        form.select(row);
+        form.apply(action);
+        assert_eq!(form.arguments(), expected, "{action:?}");
+        form.undo();
+    }
+    form.select(1);
+    press(&mut form, "<space><space>");
+    assert_eq!(form.arguments(), json!({"on": true}));
+}
+
+#[test]
 fn a_step_of_a_date_leaves_the_cursor_where_it_was() {
     let mut form = form(json!({"properties": {"d": {"type": "string", "format": "date"}}}));
     press(&mut form, "2026-05-09");
