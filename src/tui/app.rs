@@ -489,6 +489,12 @@ impl App {
             Intent::AskLine(line, proposed) => {
                 self.open(NamePrompt::new(Named::Call(line), &proposed, Vec::new()));
             }
+            Intent::AskLineAgain(line, typed, why) => {
+                self.open(NamePrompt::again(Named::Call(line), &typed, why));
+            }
+            Intent::AskFile(proposed, content) => {
+                self.open(NamePrompt::new(Named::File(content), &proposed, Vec::new()));
+            }
             Intent::Open(todo) => self.open_todo(&todo),
             Intent::OpenEntry(server, list, wire) => {
                 self.screens.open_entry(&server, list, &wire, &self.model, &mut self.out);

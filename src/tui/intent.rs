@@ -5,6 +5,7 @@ use crate::effect::Effect;
 use crate::model::Todo;
 use crate::pick::{Choice, LinePrompt, Pick};
 use crate::prelude::*;
+use crate::result::ResultFile;
 use crate::suites::SuiteCommand;
 use deck::SavedCall;
 use protocol::ListKind;
@@ -20,6 +21,10 @@ pub enum Intent {
     Choose(Ink, Vec<Choice>),
     /// Ask the user for a line of text; the string is its initial value.
     AskLine(LinePrompt, String),
+    /// Ask again for a line that could not be used as it was typed, and say why.
+    AskLineAgain(LinePrompt, String, SafeText),
+    /// Ask the user for the file that this is written to; the string is its initial value.
+    AskFile(String, ResultFile),
     /// Open an item that waits for the user.
     Open(Todo),
     /// Open an entry of a server's list to call, get or read it.

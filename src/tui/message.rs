@@ -91,6 +91,8 @@ pub enum Message {
     FileRead(FormToken, Result<Vec<u8>, SafeText>),
     /// A file to be written already exists.
     FileExists(PathBuf, ResultFile),
+    /// A file that the user named could not be written, and why.
+    NotWritten(PathBuf, ResultFile, SafeText),
     /// A form was checked.
     Checked(FormToken, Box<CheckResult>),
     /// A picture of a result was worked on.

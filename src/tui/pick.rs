@@ -134,8 +134,6 @@ named! {
         Name = "save under the name",
         /// What to search for in the result.
         Search = "search",
-        /// The file a result is written to.
-        SaveAs = "write to the file",
         /// The file that fills a field.
         File = "fill the field with the content of the file",
     }

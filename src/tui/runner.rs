@@ -521,7 +521,8 @@ const NO_LOCK: &str = "there is no configuration file, so no lock file beside it
 
 /// Writes a file named by the user.
 fn save_as(path: &Path, content: ResultFile, existing: Existing) -> Message {
-    let path = state::at_home(path);
+    let named = path;
+    let path = state::at_home(named);
     let written = content
         .bytes()
         .map_err(std::io::Error::other)
@@ -531,7 +532,10 @@ fn save_as(path: &Path, content: ResultFile, existing: Existing) -> Message {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             Message::FileExists(path, content)
         }
-        Err(error) => failed(&format!("{} was not written: {error}", path.display())),
+        Err(error) => {
+            let why = SafeText::line(&format!("not written: {error}"));
+            Message::NotWritten(named.to_path_buf(), content, why)
+        }
     }
 }
 
@@ -579,6 +583,7 @@ fn lock(file: &Path, change: LockChange) -> Result<Lock, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::rows::SharedText;
 
     #[tokio::test]
     async fn what_was_done_is_reported_also_when_servers_fill_the_queue() {
@@ -590,5 +595,20 @@ mod tests {
         runner.save(&name, b"a");
         assert!(matches!(incoming.recv().await, Some(Message::EngineReady)));
         assert!(matches!(incoming.recv().await, Some(Message::Done(_))));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_comes_back_with_its_path_as_typed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("none"), "").unwrap();
+        let named = folder.path().join("none").join("a.json");
+        let content = ResultFile::Value(SharedText::from_text("{}".to_owned()));
+        let Message::NotWritten(path, again, why) =
+            save_as(&named, content.clone(), Existing::Keep)
+        else {
+            panic!("it was written");
+        };
+        assert_eq!((path, again), (named, content));
+        assert!(why.starts_with("not written: "), "{why}");
     }
 }

@@ -16,6 +16,7 @@ use crate::overlay::Confirm;
 use crate::panel::Panel;
 use crate::pick::{Choice, LinePrompt, Pick};
 use crate::prelude::*;
+use crate::result::ResultFile;
 use crate::widget::{KeyLine, TextInput};
 use terminal::graphics::Placement;
 use terminal::look::Styles;
@@ -285,6 +286,11 @@ impl Out {
     /// Asks for a line of text, which begins as `proposed`.
     pub fn ask_line(&mut self, prompt: LinePrompt, proposed: impl Into<String>) {
         self.intend(Intent::AskLine(prompt, proposed.into()));
+    }
+
+    /// Asks for the file to write something to, which begins as `proposed`.
+    pub fn ask_file(&mut self, proposed: impl Into<String>, content: ResultFile) {
+        self.intend(Intent::AskFile(proposed.into(), content));
     }
 
     /// Asks before something is done.

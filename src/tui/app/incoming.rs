@@ -15,7 +15,7 @@ use crate::keymap::KeyScope;
 use crate::layout::Layout;
 use crate::message::Message;
 use crate::model::{Activity, EngineState, Feed, Model, Situation, Todo, Watched, who_asks};
-use crate::overlay::{TextReader, frame_area, reader_width};
+use crate::overlay::{NamePrompt, Named, TextReader, frame_area, reader_width};
 use crate::pane::{Gesture, PaneId, Redraw};
 use crate::pick::{Choice, Pick};
 use crate::player::{PlayCommand, Played};
@@ -170,6 +170,10 @@ impl App {
                     vec![Ink::line(&path.display().to_string()), ink!("Its content will be lost.")];
                 let yes = Effect::SaveAs { path, content, existing: Existing::Replace };
                 self.confirm(ink!("replace the file?"), lines, vec![yes.into()]);
+            }
+            Message::NotWritten(path, content, why) => {
+                let typed = path.display().to_string();
+                self.open(NamePrompt::again(Named::File(content), &typed, why));
             }
             Message::Terminal(TerminalReply::Background(background)) => {
                 if self.look.stands_on(background) {

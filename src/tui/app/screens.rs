@@ -291,6 +291,11 @@ impl Screens {
                 }
             }
             Message::Checked(token, found) => self.checked(token, *found, out),
+            Message::FileRead(FormToken::Call(index), Err(reason)) => {
+                if let Some(screen) = self.calls.screens.get_mut(index) {
+                    screen.file_unread(reason, out);
+                }
+            }
             Message::Edited(_, Err(reason)) | Message::FileRead(_, Err(reason)) => {
                 out.warn(Ink::from(&reason));
             }
@@ -346,6 +351,7 @@ impl Screens {
             | Message::NotDone(_)
             | Message::FileEdited
             | Message::FileExists(..)
+            | Message::NotWritten(..)
             | Message::Terminal(_)
             | Message::UserFiles(_)
             | Message::Terminate

@@ -17,7 +17,7 @@ use crate::pane::{Availability, Cx, Gesture, Out, Ui, when};
 use crate::panel::Panel;
 use crate::pick::{CallPick, Choice, LinePrompt, Pick};
 use crate::prelude::*;
-use crate::result::{ResultFile, ResultView};
+use crate::result::ResultView;
 use crate::screen::{Help, Screen, is_for_all};
 use crate::suites::{NewStep, SuiteCommand};
 use crate::widget::KeyLine;
@@ -70,14 +70,12 @@ pub struct CallScreen {
     pub(super) draft_due: Option<Timestamp>,
     /// Updates of the shown resource.
     pub updates: Updates,
-    /// The file to write, while its name is being asked for.
-    pub(super) saving: Option<ResultFile>,
     /// Where the servers come from, for copied command lines.
     pub origin: ExportOrigin,
     /// What was shared last, of any call: it is offered first.
     pub shared: Option<CallPick>,
-    /// JSON pointer of the field that a file is being read for.
-    pub(super) filling: Option<String>,
+    /// JSON pointer of the field that a file is being read for, and the path as it was typed.
+    pub(super) filling: Option<(String, String)>,
     /// Whether to make the call as soon as the check on another thread passes.
     pub(super) call_when_checked: bool,
     /// The key that was pressed last, and when.
@@ -195,8 +193,7 @@ impl CallScreen {
         let Some(view) = self.view_mut() else { return };
         act(view, out);
         if let Some((name, content)) = view.take_file() {
-            self.saving = Some(content);
-            out.ask_line(LinePrompt::SaveAs, name);
+            out.ask_file(name, content);
         }
     }
 
@@ -513,9 +510,19 @@ impl CallScreen {
         self.form.replace_text(text.strip_suffix('\n').unwrap_or(text));
     }
 
+    /// A file for a field could not be read: another one is asked for.
+    pub fn file_unread(&mut self, why: SafeText, out: &mut Out) {
+        match self.filling.take() {
+            Some((field, path)) if self.here() == Some(&*field) => {
+                out.intend(Intent::AskLineAgain(LinePrompt::File, path, why));
+            }
+            _ => out.warn(Ink::from(&why)),
+        }
+    }
+
     /// Fills a field with a file that was read: as text, or as base64 if the schema says so.
     pub fn file_read(&mut self, bytes: &[u8], out: &mut Out) {
-        let meant = self.filling.take();
+        let meant = self.filling.take().map(|(field, _)| field);
         if meant.as_deref() != self.here() {
             let text = "the cursor left the field while the file was read; nothing was filled";
             return out.refuse(text);
@@ -685,14 +692,8 @@ impl CallScreen {
             CallPick::Line(LinePrompt::Search, text) => {
                 self.in_result(out, |view, out| view.search(&text, out));
             }
-            CallPick::Line(LinePrompt::SaveAs, path) => {
-                if let Some(content) = self.saving.take() {
-                    let (path, existing) = (path.into(), Existing::Keep);
-                    out.effect(Effect::SaveAs { path, content, existing });
-                }
-            }
             CallPick::Line(LinePrompt::File, path) => {
-                self.filling = self.here().map(str::to_owned);
+                self.filling = self.here().map(|here| (here.to_owned(), path.clone()));
                 out.effect(Effect::ReadFile(self.form_token(), path.into()));
             }
             CallPick::Line(LinePrompt::Name, name) => {

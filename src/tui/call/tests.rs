@@ -379,6 +379,17 @@ fn a_call_that_was_not_sent_does_not_claim_that_it_was() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_is_asked_for_again_with_what_was_typed() {
+    let mut screen = screen(json!({"type": "object", "properties": {"t": {"type": "string"}}}));
+    let pick = CallPick::Line(LinePrompt::File, "~/none.txt".to_owned());
+    intents_of(|out| screen.picked(pick, out));
+    let why = SafeText::line("no such file");
+    let again = intents_of(|out| screen.file_unread(why.clone(), out));
+    let asked = Intent::AskLineAgain(LinePrompt::File, "~/none.txt".to_owned(), why);
+    assert_eq!(again, [asked]);
+}
+
+#[test]
 fn a_check_mark_stands_only_for_a_check() {
     let result = json!({"content": [{"type": "text", "text": "{}"}], "structuredContent": {}});
     for is_checked in [false, true] {

@@ -2,13 +2,16 @@
 //! typing a few letters.
 
 use crate::chat::port::ChatCommand;
+use crate::effect::{Effect, Existing};
 use crate::filter::contains;
 use crate::find;
 use crate::keymap::KeyScope;
 use crate::pane::{Cx, Gesture, Out, Ui};
 use crate::pick::{CallPick, Choice, FilterPick, LinePrompt, Pick};
 use crate::prelude::*;
+use crate::result::ResultFile;
 use crate::screen::{Frame, Screen, is_for_all};
+use crate::widget::doc::wrap;
 use crate::widget::pen::fit;
 use crate::widget::{ListState, Pen, TextInput, width};
 
@@ -217,12 +220,14 @@ fn without_end(choice: &Choice, cells: u16, ellipsis: &'static str) -> Option<(I
 const MAX_NAME_CHARS: usize = 40;
 
 /// What the name is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Named {
     /// Save this filter under it, replacing one of that name.
     Filter(String),
     /// A text for the open call.
     Call(LinePrompt),
+    /// The file that this is written to.
+    File(ResultFile),
     /// The file of a recording to compare definitions with.
     Recording,
     /// The open conversation of the chat.
@@ -241,6 +246,8 @@ pub struct NamePrompt {
     named: Named,
     /// Names that are in use.
     taken: Vec<String>,
+    /// Why what was typed before could not be used.
+    problem: Option<SafeText>,
 }
 
 impl NamePrompt {
@@ -249,11 +256,17 @@ impl NamePrompt {
         let (title, note) = match &named {
             Named::Filter(text) => (ink!("save the filter as"), Ink::line(text)),
             Named::Call(line) => (ink!("{}", line.name()), Ink::default()),
+            Named::File(_) => (ink!("write to the file"), Ink::default()),
             Named::Recording => (ink!("compare with the recording"), Ink::default()),
             Named::Conversation => (ink!("rename the conversation"), Ink::default()),
             Named::Conversations => (ink!("search the conversations"), Ink::default()),
         };
-        Self { title, input: TextInput::new(proposed), note, named, taken }
+        Self { title, input: TextInput::new(proposed), note, named, taken, problem: None }
+    }
+
+    /// Asks again with what was `typed`, which could not be used for this reason.
+    pub fn again(named: Named, typed: &str, problem: SafeText) -> Self {
+        Self { problem: Some(problem), ..Self::new(named, typed, Vec::new()) }
     }
 
     fn name(&self) -> String {
@@ -281,13 +294,19 @@ impl Screen for NamePrompt {
             Action::Open if self.name().is_empty() => out.warn(ink!("type it first")),
             Action::Open => {
                 let name = self.name();
-                out.pick(match self.named.clone() {
+                let pick = match self.named.clone() {
+                    Named::File(content) => {
+                        let (path, existing) = (name.into(), Existing::Keep);
+                        out.effect(Effect::SaveAs { path, content, existing });
+                        return out.close();
+                    }
                     Named::Call(line) => Pick::Call(CallPick::Line(line, name)),
                     Named::Filter(text) => Pick::Filter(FilterPick::Save { name, text }),
                     Named::Recording => Pick::Recording(name),
                     Named::Conversation => Pick::Chat(ChatCommand::Rename(Some(name))),
                     Named::Conversations => Pick::Chat(ChatCommand::Find(Some(name))),
-                });
+                };
+                out.pick(pick);
             }
             Action::Back => out.close(),
             _ => {}
@@ -307,6 +326,11 @@ impl Screen for NamePrompt {
         self.input.render(line, buf, cx.style(Role::Input));
         let mut pen = Pen::new(buf, area).ellipsis(cx.glyphs.ellipsis);
         pen.at(0, 1).put(&self.note, cx.style(Role::Muted));
+        let problem = self.problem.as_ref().map_or("", SafeText::as_str);
+        let rows = 2..area.height.saturating_sub(1);
+        for (row, line) in rows.zip(wrap(problem, area.width.max(8))) {
+            pen.at(0, row).put(Ink::line(line), cx.style(Role::Error));
+        }
         if self.taken.contains(&self.name()) {
             pen.at(0, 2).put("replaces the one of this name", cx.style(Role::Warning));
         }

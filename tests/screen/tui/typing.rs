@@ -12,11 +12,15 @@ use mcpdeck::deck::{DeckEvent, News};
 use mcpdeck::host::{CallView, HostView};
 use mcpdeck::protocol::{CallId, RequestKind};
 use mcpdeck::tui::app::App;
-use mcpdeck::tui::effect::{CallTarget, ConfigCommand, Effect, FileChange, Order, ServerCommand};
+use mcpdeck::tui::effect::{
+    CallTarget, ConfigCommand, Effect, Existing, FileChange, Order, ServerCommand,
+};
 use mcpdeck::tui::message::Message;
+use mcpdeck::tui::result::ResultFile;
+use mcpdeck::tui::result::rows::SharedText;
 use serde_json::json;
 
-use super::{draw, press, situation};
+use super::{app, draw, press, situation};
 use crate::tui::driver::Driver;
 
 const NONE: KeyModifiers = KeyModifiers::NONE;
@@ -121,6 +125,25 @@ fn walk(name: &str, reach: impl Fn(&mut App)) {
         let ended: Vec<_> = effects.iter().filter(|effect| ends_something(effect)).collect();
         assert!(ended.is_empty(), "{name}: `{c}` does {ended:?}");
     }
+}
+
+#[test]
+fn a_path_that_cannot_be_written_is_asked_for_again_with_what_was_typed() {
+    let mut app = app("typical");
+    draw(&mut app, 120, 40);
+    let content = ResultFile::Value(SharedText::from_text("{}".to_owned()));
+    let why = SafeText::line("not written: Permission denied (os error 13)");
+    app.update(Message::NotWritten("~/no/a.json".into(), content.clone(), why));
+    let screen = draw(&mut app, 120, 40);
+    for said in ["write to the file", "~/no/a.json", "Permission denied"] {
+        assert!(screen.contains(said), "{said}\n{screen}");
+    }
+    press(&mut app, KeyCode::Char('l'), KeyModifiers::NONE);
+    let effects = press(&mut app, KeyCode::Enter, KeyModifiers::NONE);
+    let path = "~/no/a.jsonl".into();
+    assert_eq!(effects, [Effect::SaveAs { path, content, existing: Existing::Keep }]);
+    let screen = draw(&mut app, 120, 40);
+    assert!(!screen.contains("write to the file"), "{screen}");
 }
 
 #[test]
