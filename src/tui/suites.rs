@@ -200,6 +200,7 @@ pub struct KnownSuites {
     pub file: Option<PathBuf>,
     /// Why it cannot be used.
     pub problem: Option<SafeText>,
+    /// Those of the file as it was last read.
     pub suites: Vec<SuiteView>,
     pub coverage: Arc<[CoverageView]>,
     /// Whether suites run.
@@ -219,8 +220,11 @@ impl KnownSuites {
                 }
             }
             SuiteNews::Unread(file, why) => {
+                // What the last run found stays beside what is wrong with the file now.
+                if self.file.as_ref() != Some(&file) {
+                    self.suites.clear();
+                }
                 (self.file, self.problem) = (Some(file), Some(why));
-                self.suites.clear();
             }
             SuiteNews::Began(names) => {
                 self.running = true;
@@ -261,6 +265,12 @@ impl KnownSuites {
             SuiteNews::RunFailed(_) => self.end_run(),
             SuiteNews::Done(_) | SuiteNews::Failed(_) => {}
         }
+    }
+
+    /// Why the file does not say any more what the suites are that it had; `None` if it does, or
+    /// there are none.
+    pub fn outdated(&self) -> Option<&SafeText> {
+        self.problem.as_ref().filter(|_| !self.suites.is_empty())
     }
 
     fn end_run(&mut self) {

@@ -119,6 +119,9 @@ impl Pane for SuitesPane {
         self.browser.set_rows(rows, ui.area);
         let covers = self.covers;
         self.browser.describe(ui.area, |row, doc| {
+            if let Some(problem) = suites.outdated() {
+                doc.text(0, problem, Role::Error).gap();
+            }
             if covers {
                 return coverage(&suites.coverage, doc);
             }
@@ -211,9 +214,16 @@ impl Pane for SuitesPane {
         let regions = self.browser.regions(area);
         let name = regions.list.width.saturating_sub(STATE_COLUMNS + TOOK_COLUMNS + 3);
         let faint = cx.style(Role::Faint);
-        let mut pen = Pen::new(buf, regions.columns);
-        pen.skip(1).left("suite", name, faint).skip(1).left("state", STATE_COLUMNS, faint);
-        pen.right("took", TOOK_COLUMNS, faint);
+        let mut pen = Pen::new(buf, regions.columns).ellipsis(cx.glyphs.ellipsis);
+        match suites.outdated() {
+            Some(problem) => {
+                pen.skip(1).put(problem, cx.style(Role::Error));
+            }
+            None => {
+                pen.skip(1).left("suite", name, faint).skip(1).left("state", STATE_COLUMNS, faint);
+                pen.right("took", TOOK_COLUMNS, faint);
+            }
+        }
         self.browser.render_rows(cx, area, buf, |pen, row| {
             let (text, style, state, took) = match row {
                 SuiteRow::Suite(key) => {

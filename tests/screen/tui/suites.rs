@@ -145,6 +145,27 @@ fn a_file_that_was_repaired_is_read_again_and_can_be_run() {
 }
 
 #[test]
+fn results_stay_while_the_file_is_broken_and_after_it_is_repaired() {
+    let mut app = pane(SERVER);
+    end_all(&mut app);
+    let why = || SafeText::line("mcp.tests.json:2:1: the key has no value");
+    app.update(Message::Suites(SuiteNews::Unread("mcp.tests.json".into(), why())));
+    let screen = draw(&mut app, 120, 40);
+    for said in ["the key has no value", "1 failed", "1 passed", "reads file 1"] {
+        assert!(screen.contains(said), "{said}\n{screen}");
+    }
+    let [SuiteNews::Read(file, suites), ..] = &told("typical")[..] else { panic!("suites") };
+    app.update(Message::Suites(SuiteNews::Read(file.clone(), suites.clone())));
+    let screen = draw(&mut app, 120, 40);
+    assert!(!screen.contains("the key has no value"), "{screen}");
+    assert!(screen.contains("1 failed") && screen.contains("1 passed"), "{screen}");
+    // Of another file, nothing was run yet.
+    app.update(Message::Suites(SuiteNews::Unread("other/mcp.tests.json".into(), why())));
+    let screen = draw(&mut app, 120, 40);
+    assert!(screen.contains("the key has no value") && !screen.contains("failed"), "{screen}");
+}
+
+#[test]
 fn a_run_is_over_when_it_breaks_off_and_not_when_another_command_fails() {
     let mut app = pane(SERVER);
     let stop = |app: &mut App| ordered(&press(app, KeyCode::Char('x'), KeyModifiers::CONTROL));
