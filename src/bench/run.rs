@@ -39,6 +39,8 @@ const LIST_CHANGED_TIMEOUT: Duration = Duration::from_secs(2);
 const STDERR_TIMEOUT: Duration = Duration::from_millis(200);
 /// How the methods of notifications begin.
 const NOTIFICATION_PREFIX: &str = "notifications/";
+/// How long the teardown of a suite may go on after the run was interrupted.
+pub const TEARDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a notification is waited for by default.
 const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -107,6 +109,8 @@ pub enum BenchEvent<'a> {
     StepBegan(&'a str, &'static str, usize),
     /// A step of a suite has ended, with the call it made, if it made one.
     StepEnded(&'a str, &'a StepReport, Option<&'a MadeCall>),
+    /// A suite was interrupted, and its teardown begins: for [`TEARDOWN_TIMEOUT`] at most.
+    TeardownBegan(&'a str),
     /// A suite has ended.
     SuiteEnded(&'a SuiteReport),
 }
@@ -200,10 +204,10 @@ impl PlayedSuite {
 }
 
 impl PlayedSuite {
-    /// Adds the steps that were not made, because the run was interrupted.
-    fn cut_short(&mut self, plan: &BenchPlan, (name, suite): (&str, &TestSuite)) {
+    /// Adds the steps of these parts that were not made, because the run was interrupted.
+    fn cut_short(&mut self, plan: &BenchPlan, name: &str, parts: &[SuitePart<'_>]) {
         let mut why = "interrupted while it was made";
-        for (part, steps) in suite.parts() {
+        for &(part, steps) in parts {
             for (index, step) in steps.iter().enumerate() {
                 if self.report.steps.iter().any(|it| it.part == part && it.index == index) {
                     continue;
@@ -214,6 +218,8 @@ impl PlayedSuite {
                 why = "interrupted before it was made";
             }
         }
+        self.report.reason = Some("interrupted".to_owned());
+        self.report.verdict = CheckVerdict::Incomplete;
     }
 }
 
@@ -268,13 +274,7 @@ async fn alone(
             }
             match &stage {
                 Some(Ok(stage)) => {
-                    let playing = play(plan, stage, (name, suite), &mut played, show);
-                    let done = signals.stop.run_until_cancelled(playing).await;
-                    if done.is_none() {
-                        played.cut_short(plan, (name, suite));
-                        played.report.reason = Some("interrupted".to_owned());
-                        played.report.verdict = CheckVerdict::Incomplete;
-                    }
+                    play(plan, stage, (name, suite), &mut played, (signals, show)).await;
                     played.notices = stage.notices();
                     let view = stage.host().snapshot();
                     let offered = |server: &Arc<ServerView>| Arc::clone(&server.capabilities);
@@ -346,13 +346,13 @@ fn servers(plan: &BenchPlan, suites: &[&TestSuite]) -> Vec<ServerName> {
     names
 }
 
-/// Plays one suite.
+/// Plays one suite. Interrupted, it still does what its teardown says.
 async fn play(
     plan: &BenchPlan,
     stage: &BenchStage,
     (name, suite): (&str, &TestSuite),
     played: &mut PlayedSuite,
-    show: ShowEvent<'_>,
+    (signals, show): (&CheckSignals, ShowEvent<'_>),
 ) {
     // What other suites work with concerns those.
     let names = servers(plan, &[suite]);
@@ -372,29 +372,35 @@ async fn play(
         values: StepValues::new(),
         cursor: stage.host().traffic().span().end,
     };
-    let mut broken = false;
-    for (part, steps) in suite.parts() {
-        for (index, step) in steps.iter().enumerate() {
-            let mut report = unmade(plan, name, (part, index), step);
-            let lost = step.needs().into_iter().find(|id| !player.values.contains_key(id));
-            let skip = match (&step.skip, lost) {
-                (Some(why), _) => Some(why.clone()),
-                (None, Some(id)) => Some(format!("the step `{id}` gave no value")),
-                (None, None) if broken && part == "steps" => Some("the setup failed".to_owned()),
-                (None, None) => None,
-            };
-            let before = played.calls.len();
-            if let Some(why) = skip {
-                report.problems.push(why);
-            } else {
-                show(BenchEvent::StepBegan(name, part, index));
-                player.step(step, part, index, &mut report, &mut played.calls).await;
-            }
-            let call = played.calls.get(before..).and_then(<[MadeCall]>::last);
-            show(BenchEvent::StepEnded(name, &report, call));
-            broken |= part == "setup" && report.verdict == StepVerdict::Failed;
-            played.report.steps.push(report);
+    let (teardown, main): (Vec<SuitePart<'_>>, Vec<SuitePart<'_>>) =
+        suite.parts().into_iter().partition(|(part, _)| *part == "teardown");
+    let playing = player.parts(&main, played, show);
+    if signals.stop.run_until_cancelled(playing).await.is_none() {
+        played.cut_short(plan, name, &main);
+        if teardown.iter().any(|(_, steps)| !steps.is_empty()) {
+            show(BenchEvent::TeardownBegan(name));
         }
+    }
+    let tidying = player.parts(&teardown, played, show);
+    if beyond_stop(signals, tidying).await.is_none() {
+        played.cut_short(plan, name, &teardown);
+    }
+}
+
+/// The name of a part of a suite, and its steps.
+type SuitePart<'a> = (&'static str, &'a [TestStep]);
+
+/// Does work that the first signal does not end at once; `None` when it was ended, by the second
+/// signal or because it took too long after the first.
+async fn beyond_stop<T>(signals: &CheckSignals, work: impl Future<Output = T>) -> Option<T> {
+    let too_long = async {
+        signals.stop.cancelled().await;
+        tokio::time::sleep(TEARDOWN_TIMEOUT).await;
+    };
+    tokio::select! {
+        done = work => Some(done),
+        () = too_long => None,
+        () = signals.force.cancelled() => None,
     }
 }
 
@@ -410,6 +416,41 @@ struct SuitePlayer<'a> {
 }
 
 impl SuitePlayer<'_> {
+    /// Plays parts of the suite in order.
+    async fn parts(
+        &mut self,
+        parts: &[SuitePart<'_>],
+        played: &mut PlayedSuite,
+        show: ShowEvent<'_>,
+    ) {
+        let mut broken = false;
+        for &(part, steps) in parts {
+            for (index, step) in steps.iter().enumerate() {
+                let mut report = unmade(self.plan, self.name, (part, index), step);
+                let lost = step.needs().into_iter().find(|id| !self.values.contains_key(id));
+                let skip = match (&step.skip, lost) {
+                    (Some(why), _) => Some(why.clone()),
+                    (None, Some(id)) => Some(format!("the step `{id}` gave no value")),
+                    (None, None) if broken && part == "steps" => {
+                        Some("the setup failed".to_owned())
+                    }
+                    (None, None) => None,
+                };
+                let before = played.calls.len();
+                if let Some(why) = skip {
+                    report.problems.push(why);
+                } else {
+                    show(BenchEvent::StepBegan(self.name, part, index));
+                    self.step(step, part, index, &mut report, &mut played.calls).await;
+                }
+                let call = played.calls.get(before..).and_then(<[MadeCall]>::last);
+                show(BenchEvent::StepEnded(self.name, &report, call));
+                broken |= part == "setup" && report.verdict == StepVerdict::Failed;
+                played.report.steps.push(report);
+            }
+        }
+    }
+
     async fn step(
         &mut self,
         step: &TestStep,

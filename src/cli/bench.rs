@@ -30,7 +30,7 @@ use ::check::{CheckVerdict, Severity};
 use ::deck::{FileKind, SavedCall, SavedCalls, edit_file, kind_of_file};
 use base::atomic::Readers;
 use base::file::is_there;
-use base::human::count;
+use base::human::{Dur, count};
 use base::state::StateFile;
 use base::text::json;
 use base::text::path::spelled;
@@ -49,6 +49,9 @@ Examples:
   mcpdeck test --fuzz=notes.create --seed 7 --save
   mcpdeck test --eval --model NAME    does a model choose the right tools?
   mcpdeck test --format human --format junit=tests.xml --format html=tests.html
+
+Ctrl-C or a signal ends the steps; what was begun still runs its teardown, for at most 10 seconds, and
+a second signal ends that too.
 
 Exit codes as with --check: 0 ok, 1 a step failed, 3 a server could not be started or reached,
 2 arguments or a file cannot be used, 130 interrupted.";
@@ -344,6 +347,13 @@ impl SuiteRun<'_> {
             BenchEvent::SuiteEnded(suite) if !is_quiet => {
                 let name = SafeText::line(&suite.name);
                 output::progress(&format!("{name}: {}", suite.verdict.as_str()));
+            }
+            BenchEvent::TeardownBegan(suite) => {
+                let (name, most) = (SafeText::line(suite), Dur(run::TEARDOWN_TIMEOUT));
+                output::complain(&format!(
+                    "{name}: interrupted: its teardown runs, for {most} at most; Ctrl-C again ends \
+                     it at once"
+                ));
             }
             BenchEvent::SuiteBegan(_)
             | BenchEvent::StepBegan(..)

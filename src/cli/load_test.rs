@@ -37,8 +37,12 @@ const QUANTILES: [(&str, f64); 7] = [
 
 /// The outcomes of the calls.
 struct Tally {
+    /// The tool's full name.
+    name: String,
     /// Latencies of the calls that gave a result, in microseconds.
     latencies: Histogram<u64>,
+    /// Calls that have ended.
+    ended: u64,
     failed: u64,
     /// By code: how many, and the first message.
     errors: BTreeMap<&'static str, (u64, String)>,
@@ -48,6 +52,7 @@ struct Tally {
 
 impl Tally {
     fn take(&mut self, outcome: Result<CallOutcome, Error>, took: Duration) {
+        self.ended += 1;
         let (code, message) = match outcome {
             Ok(outcome) if !outcome.is_error => {
                 self.latencies.saturating_record(took.as_micros() as u64);
@@ -62,30 +67,54 @@ impl Tally {
     }
 }
 
+/// What was measured; it outlives the calls when a signal ends them.
+#[derive(Default)]
+struct Measured {
+    tally: RefCell<Option<Tally>>,
+    took: Cell<Duration>,
+}
+
+/// Measures the time until it is dropped.
+struct Stopwatch<'a> {
+    began: Instant,
+    took: &'a Cell<Duration>,
+}
+
+impl Drop for Stopwatch<'_> {
+    fn drop(&mut self) {
+        self.took.set(self.began.elapsed());
+    }
+}
+
 /// `mcpdeck load`
 pub fn load_test(common: &Common, args: &LoadArgs, telemetry: &Telemetry) -> ExitStatus {
     let format = OutcomeFormat::from(args.json);
     let printer = Printer { noun: "tool", target: &args.name, format, file: None };
     let invocation = Invocation { common, one: &args.one, telemetry };
     let need = Need::Owner(TargetKind::Tool, args.name.clone());
+    let measured = Measured::default();
     let done = operate::words(&args.arguments).and_then(|words| {
         invocation.run(need, AnswerScript::default(), async |scene| {
-            match calls(scene.host, invocation, args, &words).await {
-                Ok((name, tally, took)) => print(args, &name, &tally, took),
+            match calls(scene.host, invocation, (args, &words), &measured).await {
+                Ok(()) => print(args, &measured, false),
                 Err(error) => printer.failure(&error),
             }
         })
     });
-    printer.ended(done)
+    let has_begun = measured.tally.borrow().is_some();
+    match done {
+        Ok(ExitStatus::Interrupted) if has_begun => print(args, &measured, true),
+        done => printer.ended(done),
+    }
 }
 
-/// Makes the calls; returns the tool's full name, their outcomes, and the total time.
+/// Makes the calls.
 async fn calls(
     host: &Host,
     invocation: Invocation<'_>,
-    args: &LoadArgs,
-    words: &ArgumentWords,
-) -> Result<(String, Tally, Duration), Error> {
+    (args, words): (&LoadArgs, &ArgumentWords),
+    measured: &Measured,
+) -> Result<(), Error> {
     let prepared = operate::prepare(host, invocation, (&args.name, words))?;
     let Prepared { canonical, server, arguments, takes } = prepared;
     let (arguments, numbers) = (arguments.value, Some(Arc::new(arguments.numbers)));
@@ -99,10 +128,12 @@ async fn calls(
     };
     let latencies = Histogram::new_with_max(MAX_LATENCY_MICROS, 3)
         .map_err(|error| Error::new(config::error::ErrorCode::Internal, error.to_string()))?;
-    let tally = RefCell::new(Tally { latencies, failed: 0, errors: BTreeMap::new(), masks });
+    let (name, errors) = (canonical.clone(), BTreeMap::new());
+    let tally = Tally { name, latencies, ended: 0, failed: 0, errors, masks };
+    *measured.tally.borrow_mut() = Some(tally);
     let open = Cell::new(args.calls);
     let refused = RefCell::new(None);
-    let began = Instant::now();
+    let watch = Stopwatch { began: Instant::now(), took: &measured.took };
     let caller = async || {
         while let Some(left) = open.get().checked_sub(1) {
             open.set(left);
@@ -115,19 +146,29 @@ async fn calls(
                 open.set(0);
                 refused.borrow_mut().get_or_insert_with(|| error.clone());
             }
-            tally.borrow_mut().take(outcome, began.elapsed());
+            if let Some(tally) = &mut *measured.tally.borrow_mut() {
+                tally.take(outcome, began.elapsed());
+            }
         }
     };
     futures::future::join_all((0..args.parallel.min(args.calls)).map(|_| caller())).await;
-    if let Some(error) = refused.into_inner() {
-        return Err(error.help(takes));
+    drop(watch);
+    match refused.into_inner() {
+        Some(error) => Err(error.help(takes)),
+        None => Ok(()),
     }
-    Ok((canonical.clone(), tally.into_inner(), began.elapsed()))
 }
 
-fn print(args: &LoadArgs, name: &str, tally: &Tally, took: Duration) -> ExitStatus {
-    let exit = if tally.failed == 0 { ExitStatus::Ok } else { ExitStatus::Failed };
-    let (calls, failed) = (args.calls, tally.failed);
+fn print(args: &LoadArgs, measured: &Measured, is_interrupted: bool) -> ExitStatus {
+    let tally = measured.tally.borrow();
+    let Some(tally) = &*tally else { return ExitStatus::Failed };
+    let took = measured.took.get();
+    let exit = match tally.failed {
+        _ if is_interrupted => ExitStatus::Interrupted,
+        0 => ExitStatus::Ok,
+        _ => ExitStatus::Failed,
+    };
+    let (name, calls, failed) = (&tally.name, tally.ended, tally.failed);
     let rate = calls as f64 / took.as_secs_f64().max(f64::EPSILON);
     let millis = |micros: u64| micros as f64 / 1e3;
     let quantiles = QUANTILES.map(|(name, q)| (name, millis(tally.latencies.value_at_quantile(q))));
@@ -138,15 +179,24 @@ fn print(args: &LoadArgs, name: &str, tally: &Tally, took: Duration) -> ExitStat
             |(code, (count, message))| json!({"code": code, "count": count, "message": message}),
         );
         let errors: Value = errors.collect();
-        let object = json!({
+        let mut object = json!({
             "tool": name, "calls": calls, "parallel": args.parallel, "durationMs": took.as_millis() as u64,
             "callsPerSecond": rate, "succeeded": calls - failed, "failed": failed,
             "latencyMs": latency, "errors": errors,
         });
+        if is_interrupted {
+            object["interrupted"] = json!(true);
+        }
         return output::json_line(&object, exit);
     }
     let (name, seconds) = (SafeText::line(name), took.as_secs_f64());
-    let mut text = format!("{name}: {calls} calls, {} at once, {seconds:.2} s\n", args.parallel);
+    let (made, end) = if is_interrupted {
+        (format!("{calls} of {}", args.calls), ", interrupted")
+    } else {
+        (calls.to_string(), "")
+    };
+    let parallel = args.parallel;
+    let mut text = format!("{name}: {made} calls, {parallel} at once, {seconds:.2} s{end}\n");
     let _ = writeln!(
         text,
         "  rate     {rate:.1} calls/s, {} succeeded, {failed} failed",

@@ -145,6 +145,8 @@ impl DashboardBench {
         let signals = CheckSignals { stop, ..CheckSignals::default() };
         let show = |event: BenchEvent<'_>| {
             let one = match event {
+                // Its steps are told.
+                BenchEvent::TeardownBegan(_) => return,
                 BenchEvent::SuiteBegan(name) => SuiteNews::SuiteBegan(name.to_owned()),
                 BenchEvent::StepBegan(suite, part, index) => {
                     SuiteNews::StepBegan(StepPlace { suite: suite.to_owned(), part, index })

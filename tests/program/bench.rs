@@ -1509,3 +1509,79 @@ fn a_saved_source_runs_the_suites_of_its_server_again() {
     assert_eq!(watching.child.wait().expect("it ends").code(), Some(130));
     bench.expect_nothing_left(Duration::from_secs(20));
 }
+
+/// A folder whose server `notes` adds to the file `made` with every list and every note.
+#[cfg(unix)]
+fn marking_notes() -> (Bench, std::path::PathBuf) {
+    let bench = Bench::new();
+    let made = bench.path().join("made");
+    let mark = format!("open({:?}, \"a\").write(\"x\")", made.to_string_lossy());
+    let script = NOTES
+        .replace("        counter += 1\n", &format!("        counter += 1\n        {mark}\n"))
+        .replace("\"list\":\n", &format!("\"list\":\n        {mark}\n"));
+    let script = bench.write("notes.py", &script);
+    bench.servers(&json!({"notes": {"command": "python3", "args": [script],
+        "env": {crate::support::MARK: bench.mark()}}}));
+    (bench, made)
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_suite_still_runs_its_teardown_until_a_second_signal() {
+    for (signal, is_repeated) in [("INT", false), ("TERM", false), ("INT", true)] {
+        let (bench, made) = marking_notes();
+        let wait = json!({"wait": "notifications/never", "server": "notes", "timeoutMs": 60_000});
+        let last = if is_repeated { wait.clone() } else { json!({"tool": "notes.list"}) };
+        let create = json!({"tool": "notes.create", "arguments": {"title": "a"}});
+        let file =
+            json!({"suites": {"a": {"setup": [create], "steps": [wait], "teardown": [last]}}});
+        bench.write("mcp.tests.json", &file.to_string());
+        let mut running = Watching::new(&bench, &["test", "--format", "json=r.json"]);
+        crate::support::wait_for("the setup", AT_MOST, || made.exists().then_some(()));
+        crate::support::kill(running.child.id(), signal);
+        running.until("a: interrupted: its teardown runs");
+        let began = std::time::Instant::now();
+        if is_repeated {
+            crate::support::kill(running.child.id(), signal);
+        }
+        assert_eq!(running.child.wait().expect("it ends").code(), Some(130));
+        assert!(!is_repeated || began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
+        let text = std::fs::read_to_string(bench.path().join("r.json")).expect("a report");
+        let report: Value = serde_json::from_str(&text).expect("JSON");
+        let expected = if is_repeated { "skipped" } else { "passed" };
+        assert_eq!(verdicts(&report, 0)[1..], ["skipped", expected], "{report:#}");
+        assert_eq!(report["suites"][0]["reason"], "interrupted");
+        let calls = std::fs::read_to_string(made).expect("calls").len();
+        assert_eq!(calls, if is_repeated { 1 } else { 2 });
+        bench.expect_nothing_left(Duration::from_secs(20));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_load_prints_what_was_measured_until_then() {
+    for args in [&["--json"][..], &[]] {
+        let (bench, made) = marking_notes();
+        let args = [&["load", "notes.list", "-n", "100000000", "-p", "2"], args].concat();
+        let mut command = bench.command(&args);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let child = command.spawn().expect("it starts");
+        crate::support::wait_for("some calls", AT_MOST, || {
+            made.metadata().is_ok_and(|made| made.len() > 50).then_some(())
+        });
+        crate::support::kill(child.id(), "INT");
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        if args.contains(&"--json") {
+            let measured: Value = serde_json::from_str(&stdout).expect("one object");
+            assert_eq!(measured["interrupted"], true, "{measured}");
+            assert!(measured["succeeded"].as_u64() >= Some(40), "{measured}");
+            assert_eq!(measured["calls"], measured["succeeded"], "{measured}");
+        } else {
+            assert!(stdout.contains(" of 100000000 calls, 2 at once, "), "{stdout}");
+            assert!(stdout.contains(" s, interrupted\n") && stdout.contains("latency"), "{stdout}");
+        }
+        bench.expect_nothing_left(Duration::from_secs(20));
+    }
+}
