@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::Common;
 use super::output::{CommandResult, ExitStatus};
@@ -127,7 +127,7 @@ pub fn grants(common: &Common, args: &GrantsArgs) -> CommandResult {
             warn_unmatched(&files, &env, &grant);
             if args.json { safe::pretty(&grant) + "\n" } else { line(&grant, now) }
         }
-        Some(GrantsVerb::Revoke { ids }) => return revoke(&store, ids),
+        Some(GrantsVerb::Revoke { ids }) => return revoke(&store, ids, args.json),
     };
     Ok(output::print(&text, ExitStatus::Ok))
 }
@@ -163,17 +163,22 @@ fn wanted(add: &AddArgs, now: Timestamp) -> NewGrant {
     }
 }
 
-fn revoke(store: &GrantStore, ids: &[u64]) -> CommandResult {
+fn revoke(store: &GrantStore, ids: &[u64], json: bool) -> CommandResult {
     let mut exit = ExitStatus::Ok;
     let mut out = String::new();
+    let mut grants: Vec<Value> = Vec::new();
     for id in ids {
         let revoked = store.revoke(GrantId(*id)).map_err(|problem| output::refuse(&problem))?;
+        grants.push(json!({ "id": id, "revoked": revoked.is_some() }));
         let _ = if revoked.is_some() {
             writeln!(out, "{id}: revoked")
         } else {
             exit = ExitStatus::Usage;
             writeln!(out, "{id}: there is no such grant")
         };
+    }
+    if json {
+        return Ok(output::json(&json!({ "grants": grants }), exit));
     }
     Ok(output::print(&out, exit))
 }

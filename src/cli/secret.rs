@@ -1,16 +1,16 @@
 //! `secret`: values that a configuration references as `${secret:NAME}`. Values are read from stdin
 //! and never printed.
 
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Read as _};
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::Common;
 use super::output::{CommandResult, ExitStatus};
 use super::{load, output};
 use ::deck::{NEW_PASSPHRASE, SecretStore, keyring_place, system_keyring};
-use base::text::json as safe;
 use base::{SafeText, Secret};
 use config::Environment;
 
@@ -62,33 +62,50 @@ pub fn secret(common: &Common, args: &SecretArgs) -> CommandResult {
         .ok_or_else(|| output::refuse("there is no folder in which secrets could be kept"))?;
     let done = match &args.verb {
         SecretVerb::Set { name, keyring } => set(&store, keyring.then_some(&env), name),
-        SecretVerb::List => store.names().map(|names| {
-            if args.json {
-                return safe::pretty(&json!({ "secrets": names })) + "\n";
-            }
-            if names.is_empty() {
-                output::complain("no secret is stored; `mcpdeck secret set NAME` stores one");
-            }
-            names.iter().map(|name| SafeText::line(name).to_string() + "\n").collect()
-        }),
-        SecretVerb::Remove { names } => names
-            .iter()
-            .map(|name| {
-                let word = if store.remove(name)? { "removed" } else { "there was none" };
-                Ok(format!("{}: {word}\n", SafeText::line(name)))
-            })
-            .collect(),
+        SecretVerb::List => list(&store, args.json),
+        SecretVerb::Remove { names } => remove(&store, names),
         SecretVerb::Rotate => {
             let new = env.var(NEW_PASSPHRASE).filter(|text| !text.is_empty()).map(Secret::new);
             let count = store.rotate(new.as_ref());
-            count.map(|count| format!("{count} encrypted under a new key\n"))
+            let text = |count| format!("{count} encrypted under a new key\n");
+            count.map(|count| Done { text: text(count), object: json!({ "encrypted": count }) })
         }
     };
-    let text = done.map_err(|problem| output::refuse(&problem))?;
+    let Done { text, object } = done.map_err(|problem| output::refuse(&problem))?;
+    if args.json {
+        return Ok(output::json(&object, ExitStatus::Ok));
+    }
     Ok(output::print(&text, ExitStatus::Ok))
 }
 
-fn set(store: &SecretStore, keyring: Option<&Environment>, name: &str) -> Result<String, String> {
+/// What was done, for people and as an object.
+struct Done {
+    text: String,
+    object: Value,
+}
+
+fn list(store: &SecretStore, json: bool) -> Result<Done, String> {
+    let names = store.names()?;
+    if names.is_empty() && !json {
+        output::complain("no secret is stored; `mcpdeck secret set NAME` stores one");
+    }
+    let text = names.iter().map(|name| SafeText::line(name).to_string() + "\n").collect();
+    Ok(Done { text, object: json!({ "secrets": names }) })
+}
+
+fn remove(store: &SecretStore, names: &[String]) -> Result<Done, String> {
+    let mut text = String::new();
+    let mut all: Vec<Value> = Vec::new();
+    for name in names {
+        let removed = store.remove(name)?;
+        let word = if removed { "removed" } else { "there was none" };
+        let _ = writeln!(text, "{}: {word}", SafeText::line(name));
+        all.push(json!({ "secret": name, "removed": removed }));
+    }
+    Ok(Done { text, object: json!({ "secrets": all }) })
+}
+
+fn set(store: &SecretStore, keyring: Option<&Environment>, name: &str) -> Result<Done, String> {
     if let Some((name, _)) = name.split_once('=') {
         let name = SafeText::line(name);
         return Err(format!(
@@ -107,14 +124,21 @@ fn set(store: &SecretStore, keyring: Option<&Environment>, name: &str) -> Result
     if value.is_empty() {
         return Err("the value is empty".to_owned());
     }
-    let (value, shown) = (Secret::new(value), SafeText::line(name));
-    let Some(env) = keyring else {
-        store.set(name, &value)?;
-        return Ok(format!("{shown}: kept; write ${{secret:{shown}}} where it is needed\n"));
+    let value = Secret::new(value);
+    let source = match keyring {
+        None => {
+            store.set(name, &value)?;
+            "secret"
+        }
+        Some(env) => {
+            let keyring = system_keyring(env)?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| error.to_string())?;
+            runtime.block_on(keyring.set(&keyring_place(name), &value))?;
+            "keyring"
+        }
     };
-    let keyring = system_keyring(env)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    runtime.block_on(keyring.set(&keyring_place(name), &value))?;
-    Ok(format!("{shown}: kept; write ${{keyring:{shown}}} where it is needed\n"))
+    let (shown, reference) = (SafeText::line(name), format!("${{{source}:{name}}}"));
+    let text = format!("{shown}: kept; write {} where it is needed\n", SafeText::line(&reference));
+    Ok(Done { text, object: json!({ "secret": name, "reference": reference }) })
 }

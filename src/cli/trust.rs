@@ -28,13 +28,19 @@ pub fn trust(common: &Common, args: &TrustArgs) -> CommandResult {
             store
                 .approve(&passed.reviewed, &names)
                 .map_err(|error| output::refuse(&format!("the approval was not kept: {error}")))?;
+            let word = word(&TrustVerdict::Approved);
+            if args.json {
+                let servers = chosen.iter().map(|review| as_json(review, word));
+                let object = json!({ "servers": servers.collect::<Vec<_>>() });
+                return Ok(output::json(&object, ExitStatus::Ok));
+            }
             let mut out = String::new();
             for review in chosen {
-                describe(review, "approved", &mut out);
+                describe(review, word, &mut out);
             }
             Ok(output::print(&out, ExitStatus::Ok))
         }
-        Some(TrustVerb::Revoke(chosen)) => revoke(&store, choose(&reviews, chosen)?),
+        Some(TrustVerb::Revoke(chosen)) => revoke(&store, choose(&reviews, chosen)?, args.json),
     }
 }
 
@@ -52,7 +58,8 @@ fn list(reviews: &[Review], json: bool) -> ExitStatus {
     let open = reviews.iter().any(|review| review.verdict != TrustVerdict::Approved);
     let exit = if open { ExitStatus::Failed } else { ExitStatus::Ok };
     if json {
-        let servers: Vec<Value> = reviews.iter().map(as_json).collect();
+        let shown = |review: &Review| as_json(review, word(&review.verdict));
+        let servers: Vec<Value> = reviews.iter().map(shown).collect();
         return output::json(&json!({ "servers": servers }), exit);
     }
     let mut out = String::new();
@@ -65,15 +72,20 @@ fn list(reviews: &[Review], json: bool) -> ExitStatus {
     output::print(&out, exit)
 }
 
-fn revoke(store: &TrustStore, chosen: Vec<&Review>) -> CommandResult {
+fn revoke(store: &TrustStore, chosen: Vec<&Review>, json: bool) -> CommandResult {
     let mut out = String::new();
+    let mut servers: Vec<Value> = Vec::new();
     for review in chosen {
         let name = SafeText::line(review.server.as_str());
-        match store.revoke(&review.at.file, &review.server) {
-            Ok(true) => _ = writeln!(out, "{name}: no longer approved"),
-            Ok(false) => _ = writeln!(out, "{name}: was not approved"),
-            Err(error) => return Err(output::refuse(&format!("{name}: {error}"))),
-        }
+        let revoked = store
+            .revoke(&review.at.file, &review.server)
+            .map_err(|error| output::refuse(&format!("{name}: {error}")))?;
+        let word = if revoked { "no longer approved" } else { "was not approved" };
+        let _ = writeln!(out, "{name}: {word}");
+        servers.push(json!({ "server": review.server, "revoked": revoked }));
+    }
+    if json {
+        return Ok(output::json(&json!({ "servers": servers }), ExitStatus::Ok));
     }
     Ok(output::print(&out, ExitStatus::Ok))
 }
@@ -131,7 +143,7 @@ fn describe(review: &Review, word: &str, out: &mut String) {
     }
 }
 
-fn as_json(review: &Review) -> Value {
+fn as_json(review: &Review, word: &str) -> Value {
     let shown: serde_json::Map<String, Value> =
         review.shown.iter().map(|(label, value)| (label.clone(), json!(value))).collect();
     let changes: Vec<Value> = match &review.verdict {
@@ -144,7 +156,7 @@ fn as_json(review: &Review) -> Value {
     json!({
         "server": review.server,
         "at": review.at.to_string(),
-        "state": word(&review.verdict),
+        "state": word,
         "runs": shown,
         "changes": changes,
         "dangers": review.dangers,

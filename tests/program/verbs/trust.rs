@@ -87,3 +87,34 @@ fn a_wrong_word_approves_nothing_and_says_what_there_is() {
     assert_eq!(done.code, Some(2), "{done:?}");
     assert!(done.stderr.contains("the approval was not kept"), "{done:?}");
 }
+
+#[test]
+fn every_verb_of_trust_secrets_and_grants_prints_an_object_on_request() {
+    let bench = bench("first");
+    let object = |args: &[&str], code: i32| {
+        let done = bench.run(&[args, &["--json"]].concat(), AT_MOST);
+        assert_eq!(done.code, Some(code), "{args:?}: {done:?}");
+        done.json()
+    };
+    let approved = object(&["trust", "approve", "one", "risky"], 0);
+    let states: Vec<_> = (0..2).map(|n| &approved["servers"][n]["state"]).collect();
+    assert_eq!(states, ["approved", "approved"]);
+    for was in [true, false] {
+        let revoked = object(&["trust", "revoke", "one"], 0);
+        assert_eq!(revoked, json!({"servers": [{"server": "one", "revoked": was}]}));
+    }
+
+    let mut command = bench.command(&["secret", "set", "KEY", "--json"]);
+    command.stdin(std::fs::File::open(bench.write("value", "hunter2")).expect("a file"));
+    let set = crate::support::finish(command, AT_MOST).json();
+    assert_eq!(set, json!({"secret": "KEY", "reference": "${secret:KEY}"}));
+    assert_eq!(object(&["secret", "list"], 0), json!({"secrets": ["KEY"]}));
+    assert_eq!(object(&["secret", "rotate"], 0), json!({"encrypted": 1}));
+    let removed = object(&["secret", "remove", "KEY", "NONE"], 0);
+    let each =
+        [json!({"secret": "KEY", "removed": true}), json!({"secret": "NONE", "removed": false})];
+    assert_eq!(removed["secrets"], json!(each));
+
+    let revoked = object(&["grants", "revoke", "7"], 2);
+    assert_eq!(revoked, json!({"grants": [{"id": 7, "revoked": false}]}));
+}
