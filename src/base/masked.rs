@@ -46,12 +46,12 @@ pub fn may_be(kept: &Value, value: &Value) -> bool {
                 && kept.iter().zip(items).all(|(kept, item)| may_be(kept, item))
         }
         (Value::Object(kept), Value::Object(members)) => {
-            let is_there = |(key, kept): (&String, &Value)| match members.get(key) {
-                Some(member) => may_be(kept, member),
-                None => {
-                    let mut others = members.iter();
-                    others.any(|(other, member)| text_may_be(key, other) && may_be(kept, member))
+            let is_there = |(key, kept): (&String, &Value)| {
+                if let Some(member) = members.get(key) {
+                    return may_be(kept, member);
                 }
+                let mut others = members.iter();
+                others.any(|(other, member)| text_may_be(key, other) && may_be(kept, member))
             };
             kept.len() == members.len() && kept.iter().all(is_there)
         }

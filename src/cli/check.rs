@@ -1,6 +1,5 @@
 //! `mcpdeck --check`: from the arguments to a plan, and from the outcome to reports and exit code.
 
-use std::collections::HashSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -177,21 +176,12 @@ fn outputs(formats: &[String]) -> Result<Vec<ReportOutput>, String> {
     Ok(outputs)
 }
 
-/// Refuses files of reports that cannot be written, and two reports in one place; `None` is stdout.
+/// Refuses files of reports that cannot be written, and two reports on stdout, which is `None`.
 pub(super) fn writable<'a>(
     outputs: impl Iterator<Item = Option<&'a Path>> + Clone,
 ) -> Result<(), String> {
-    let mut written = HashSet::new();
-    for path in outputs.clone().flatten() {
-        // Fail before the servers run, not after.
-        target_file::check(path)?;
-        if !written.insert(path) {
-            return Err(format!(
-                "{}: named for two reports; give each its own file",
-                path.display()
-            ));
-        }
-    }
+    // Fail before the servers run, not after.
+    outputs.clone().flatten().try_for_each(target_file::check)?;
     if outputs.filter(Option::is_none).count() > 1 {
         return Err("only one report can go to stdout; write the others as FORMAT=FILE".to_owned());
     }

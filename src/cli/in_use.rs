@@ -125,10 +125,14 @@ impl FilesInUse {
         path: &Path,
         own: Option<&'static str>,
     ) -> Result<(), String> {
-        let place = FilePlace::of(path);
+        // A device or a pipe keeps nothing that could be lost.
+        if path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
+            return Ok(());
+        }
+        let identity = FileIdentity::at(path);
         let others = self.0.iter().filter(|(what, _)| Some(*what) != own);
         for (what, used) in others {
-            if FilePlace::of(used) == place {
+            if FileIdentity::at(used) == identity {
                 let shown = SafeText::line(&path.display().to_string());
                 let used = SafeText::line(&used.display().to_string());
                 return Err(format!(
@@ -144,17 +148,17 @@ fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// Where a file is: two names of one file have equal places.
+/// Which file a path names: two names of one file are equal.
 #[derive(Debug)]
-struct FilePlace {
+struct FileIdentity {
     path: PathBuf,
     /// Device and inode of a regular file: it may have several names.
     #[cfg(unix)]
     node: Option<(u64, u64)>,
 }
 
-impl FilePlace {
-    fn of(path: &Path) -> Self {
+impl FileIdentity {
+    fn at(path: &Path) -> Self {
         let target = resolved(path);
         let in_real_folder = || {
             let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -176,7 +180,7 @@ impl FilePlace {
     }
 }
 
-impl PartialEq for FilePlace {
+impl PartialEq for FileIdentity {
     fn eq(&self, other: &Self) -> bool {
         #[cfg(unix)]
         if self.node.is_some() && self.node == other.node {
@@ -233,7 +237,9 @@ fn outputs(cli: &Cli) -> Vec<Output> {
         Some(Verb::Report(args)) => add("--output", &args.output, None),
         #[cfg(feature = "bench")]
         Some(Verb::Test(args)) => {
-            reports(&args.format).iter().for_each(|file| add("--format", file, None));
+            for file in reports(&args.format) {
+                add("--format", &file, None);
+            }
             if args.init || args.save {
                 let option = if args.init { "--init" } else { "--save" };
                 args.file.iter().for_each(|file| add(option, file, Some(TESTS)));
@@ -242,7 +248,9 @@ fn outputs(cli: &Cli) -> Vec<Output> {
             args.eval.cassette.iter().for_each(|file| add("--cassette", file, None));
         }
         None if cli.check.check => {
-            reports(&cli.check.format).iter().for_each(|file| add("--format", file, None));
+            for file in reports(&cli.check.format) {
+                add("--format", &file, None);
+            }
             if cli.check.lock {
                 let file = cli.check.lock_file.iter();
                 file.for_each(|file| add("--lock-file", file, Some(LOCK)));
@@ -308,7 +316,12 @@ mod tests {
         used.add(LOCK, &at("mcp.lock.json"));
         used.check("-o", &at("same.txt")).expect("another file");
         used.check("-o", &at("new")).expect("a new file");
-        used.check("-o", Path::new("/dev/null")).expect("a device");
+        #[cfg(unix)]
+        {
+            // Named by another option too.
+            used.add(RECORDING, Path::new("/dev/null"));
+            used.check("-o", Path::new("/dev/null")).expect("a device");
+        }
         let mut names = vec![at("mcp.json"), at("./mcp.json"), at("mcp.lock.json")];
         #[cfg(unix)]
         {

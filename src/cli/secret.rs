@@ -68,10 +68,13 @@ pub fn secret(common: &Common, args: &SecretArgs) -> CommandResult {
             let new = env.var(NEW_PASSPHRASE).filter(|text| !text.is_empty()).map(Secret::new);
             let count = store.rotate(new.as_ref());
             let text = |count| format!("{count} encrypted under a new key\n");
-            count.map(|count| Done { text: text(count), object: json!({ "encrypted": count }) })
+            count.map(|count| SecretReport {
+                text: text(count),
+                object: json!({ "encrypted": count }),
+            })
         }
     };
-    let Done { text, object } = done.map_err(|problem| output::refuse(&problem))?;
+    let SecretReport { text, object } = done.map_err(|problem| output::refuse(&problem))?;
     if args.json {
         return Ok(output::json(&object, ExitStatus::Ok));
     }
@@ -79,21 +82,21 @@ pub fn secret(common: &Common, args: &SecretArgs) -> CommandResult {
 }
 
 /// What was done, for people and as an object.
-struct Done {
+struct SecretReport {
     text: String,
     object: Value,
 }
 
-fn list(store: &SecretStore, json: bool) -> Result<Done, String> {
+fn list(store: &SecretStore, json: bool) -> Result<SecretReport, String> {
     let names = store.names()?;
     if names.is_empty() && !json {
         output::complain("no secret is stored; `mcpdeck secret set NAME` stores one");
     }
     let text = names.iter().map(|name| SafeText::line(name).to_string() + "\n").collect();
-    Ok(Done { text, object: json!({ "secrets": names }) })
+    Ok(SecretReport { text, object: json!({ "secrets": names }) })
 }
 
-fn remove(store: &SecretStore, names: &[String]) -> Result<Done, String> {
+fn remove(store: &SecretStore, names: &[String]) -> Result<SecretReport, String> {
     let mut text = String::new();
     let mut all: Vec<Value> = Vec::new();
     for name in names {
@@ -102,10 +105,14 @@ fn remove(store: &SecretStore, names: &[String]) -> Result<Done, String> {
         let _ = writeln!(text, "{}: {word}", SafeText::line(name));
         all.push(json!({ "secret": name, "removed": removed }));
     }
-    Ok(Done { text, object: json!({ "secrets": all }) })
+    Ok(SecretReport { text, object: json!({ "secrets": all }) })
 }
 
-fn set(store: &SecretStore, keyring: Option<&Environment>, name: &str) -> Result<Done, String> {
+fn set(
+    store: &SecretStore,
+    keyring: Option<&Environment>,
+    name: &str,
+) -> Result<SecretReport, String> {
     if let Some((name, _)) = name.split_once('=') {
         let name = SafeText::line(name);
         return Err(format!(
@@ -140,5 +147,5 @@ fn set(store: &SecretStore, keyring: Option<&Environment>, name: &str) -> Result
     };
     let (shown, reference) = (SafeText::line(name), format!("${{{source}:{name}}}"));
     let text = format!("{shown}: kept; write {} where it is needed\n", SafeText::line(&reference));
-    Ok(Done { text, object: json!({ "secret": name, "reference": reference }) })
+    Ok(SecretReport { text, object: json!({ "secret": name, "reference": reference }) })
 }

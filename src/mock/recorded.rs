@@ -219,7 +219,7 @@ impl RecordedServer {
     pub(crate) fn find(&self, request: &Value) -> Option<Rc<RecordedExchange>> {
         let mut key = key(request);
         if !self.by_key.contains_key(&key) {
-            key = self.masked(&key)?.clone();
+            key.clone_from(self.masked(&key)?);
         }
         let recorded = self.by_key.get(&key)?;
         let mut used = self.used.borrow_mut();

@@ -7,18 +7,26 @@ trap '' HUP INT QUIT TERM USR1 USR2 TSTP TTIN TTOU
 PATH=/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin
 export PATH
 mark=$1
-live=' '
-left_behind=
+all= left_behind=
+# A variable for each group: to take one out of a list means to read the list.
 while read -r verb group term end; do
+    case $group in '' | *[!0-9]*) continue ;; esac
     case $verb in
-    +) live="$live$group " ;;
+    +) all="$all $group" && eval "live_$group=1" ;;
     '~') left_behind="$left_behind $group:$term:$end" ;;
-    -) case $live in *" $group "*) live="${live%% "$group" *} ${live#* "$group" }" ;; esac ;;
+    -) unset "live_$group" ;;
     esac
+done
+live=
+for group in $all; do
+    if eval "[ -n \"\${live_$group-}\" ]"; then
+        live="$live $group"
+        unset "live_$group"
+    fi
 done
 tick=0
 while [ -n "$left_behind" ]; do
-    stopping=
+    stopping= count=0
     for entry in $left_behind; do
         group=${entry%%:*} term=${entry#*:} end=${entry##*:}
         term=${term%:*}
@@ -32,11 +40,13 @@ while [ -n "$left_behind" ]; do
             kill -s TERM -- "-$group" 2>/dev/null
             term=-
         fi
-        stopping="$stopping $group:$term:$end"
+        stopping="$stopping $group:$term:$end" count=$((count + 1))
     done
     left_behind=$stopping
     [ -n "$left_behind" ] || break
-    if sleep 0.1 2>/dev/null; then tick=$((tick + 1)); else sleep 1 && tick=$((tick + 10)); fi
+    # A look at hundreds takes time that they need to stop.
+    if [ "$count" -gt 200 ]; then step=5; else step=1; fi
+    if sleep "0.$step" 2>/dev/null; then tick=$((tick + step)); else sleep 1 && tick=$((tick + 10)); fi
 done
 look() {
     found=

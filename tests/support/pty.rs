@@ -537,7 +537,8 @@ impl Deck {
                     screen.lines().any(|line| line.trim_start().starts_with(name.as_str()))
                 };
                 let now = selected(&screen);
-                now != before && now.as_ref().is_some_and(is_titled)
+                // Its card has no process while it restarts, and below the last there is no next.
+                shown(&screen) || now != before && now.as_ref().is_some_and(is_titled)
             });
         }
         panic!("no card of {server}\n{}", self.screen());

@@ -367,10 +367,8 @@ fn a_call_that_was_not_sent_does_not_claim_that_it_was() {
         assert_eq!(shown.contains("not sent ├"), !is_sent, "{shown}");
         assert!(shown.contains("sent ├"), "{shown}");
     }
-    let kept = CallOutcome {
-        source: AnswerSource::Cache(Duration::from_secs(5)),
-        ..outcome(json!({"content": []}), false)
-    };
+    let mut kept = outcome(json!({"content": []}), false);
+    kept.source = AnswerSource::Cache(Duration::from_secs(5));
     let mut screen = screen(json!({"type": "object"}));
     press(&mut screen, "<f5>");
     intents_of(|out| screen.ended(1, Ok(kept), out));

@@ -247,13 +247,17 @@ impl FormState {
         let default = found.field().and_then(Field::default);
         let value = self.at(&found.pointer).or(default);
         if let Some(FieldKind::Text { format: Some(format), .. }) = found.field().map(|f| &f.kind) {
-            let column = self.editor.as_ref().map_or(usize::MAX, |editor| editor.area.cursor().1);
-            let step = |text| stepped_moment(format, text, column, by, self.now);
+            let step = |text, column| stepped_moment(format, text, column, by, self.now);
             let set = self.at(&found.pointer).and_then(Value::as_str);
-            let text = match set.filter(|text| !text.is_empty()) {
-                Some(set) => step(Some(set)),
-                // A default that does not parse is no place to begin.
-                None => default.and_then(|it| step(Some(it.as_str()?))).or_else(|| step(None)),
+            let set = set.filter(|text| !text.is_empty());
+            let (column, text) = if let Some(set) = set {
+                let column = self.editor.as_ref().map(|editor| editor.area.cursor().1);
+                let column = column.unwrap_or(usize::MAX);
+                (column, step(Some(set), column))
+            } else {
+                // No part is under the cursor. A default that does not parse is no place to begin.
+                let from_default = default.and_then(|it| step(Some(it.as_str()?), usize::MAX));
+                (usize::MAX, from_default.or_else(|| step(None, usize::MAX)))
             };
             if let Some(text) = text {
                 self.set_row(row, Value::String(text));

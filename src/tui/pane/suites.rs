@@ -215,14 +215,11 @@ impl Pane for SuitesPane {
         let name = regions.list.width.saturating_sub(STATE_COLUMNS + TOOK_COLUMNS + 3);
         let faint = cx.style(Role::Faint);
         let mut pen = Pen::new(buf, regions.columns).ellipsis(cx.glyphs.ellipsis);
-        match suites.outdated() {
-            Some(problem) => {
-                pen.skip(1).put(problem, cx.style(Role::Error));
-            }
-            None => {
-                pen.skip(1).left("suite", name, faint).skip(1).left("state", STATE_COLUMNS, faint);
-                pen.right("took", TOOK_COLUMNS, faint);
-            }
+        if let Some(problem) = suites.outdated() {
+            pen.skip(1).put(problem, cx.style(Role::Error));
+        } else {
+            pen.skip(1).left("suite", name, faint).skip(1).left("state", STATE_COLUMNS, faint);
+            pen.right("took", TOOK_COLUMNS, faint);
         }
         self.browser.render_rows(cx, area, buf, |pen, row| {
             let (text, style, state, took) = match row {

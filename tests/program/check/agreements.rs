@@ -296,7 +296,8 @@ fn files_that_are_wrong_are_refused_with_their_lines() {
     assert!(said(&["--expect", "."]).contains("is a folder"));
     assert!(said(&["--format", "json=no/such/folder/r.json"]).contains("no/such/folder"));
     assert!(
-        said(&["--format", "json=r", "--format", "junit=r"]).contains("r: named for two reports")
+        said(&["--format", "json=r", "--format", "junit=r"])
+            .contains("--format r: it is written by another option too")
     );
 }
 

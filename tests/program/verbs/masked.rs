@@ -127,7 +127,7 @@ fn remembered_definitions_hold_no_secret_in_names_addresses_and_capabilities() {
     bench.servers(&json!({"a": entry}));
     let done = bench.run(&["list"], AT_MOST);
     assert_eq!(done.code, Some(0), "{done:?}");
-    let kept = std::fs::read_dir(bench.path().join(".state/definitions")).unwrap();
+    let kept = std::fs::read_dir(bench.path().join(".state/mcpdeck/definitions")).unwrap();
     let kept: Vec<String> =
         kept.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
     assert!(!kept.is_empty() && kept.iter().all(|text| text.contains("mem://a?token=***")));

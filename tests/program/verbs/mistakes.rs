@@ -79,7 +79,7 @@ fn every_mistake_is_answered_with_the_way_out() {
         (&["config", "-c", "bad.json"], &["// left out: a", "did you mean `command`?"]),
         (&["list", "-c", "own.json"], &["`Accept` is set by the client itself"]),
         (&["list", "-c", "pipe.json"], &["this is not a regular file"]),
-        (&["test", "--format", "json=mcp.json"], &["mcp.json: it is read by this command itself"]),
+        (&["test", "--format", "json=mcp.json"], &["--format mcp.json: it is the configuration"]),
         (&["--check", "--lock-file", "pipe.json"], &["pipe.json: it is not a regular file"]),
         (&["--check", "--expect", "pipe.json"], &["pipe.json: it is not a regular file"]),
         (&["--check", "--answers", "pipe.json"], &["pipe.json: it is not a regular file"]),
