@@ -140,11 +140,7 @@ impl Search {
         // Overlapping matches come ordered by their end. They are merged, so that no part of a
         // value that overlaps another is left.
         for found in search.find_overlapping_iter(text) {
-            let mut span = found.range();
-            while let Some(last) = spans.pop_if(|last| last.end > span.start) {
-                span.start = span.start.min(last.start);
-            }
-            spans.push(span);
+            add_span(&mut spans, found.range());
         }
         spans
     }
@@ -152,19 +148,27 @@ impl Search {
     /// Where the beginning of a known value at the end of a text starts, if it reveals something.
     fn revealed_from(&self, text: &str) -> Option<usize> {
         let most = text.len().min(self.longest.saturating_sub(1));
-        let starts = (text.len() - most..text.len()).filter(|at| text.is_char_boundary(*at));
+        let mut starts = (text.len() - most..text.len()).filter(|at| text.is_char_boundary(*at));
         let reveals = |start: &usize| {
             let end = &text[*start..];
             let first = self.patterns.partition_point(|pattern| pattern.as_str() < end);
             let mut begun = self.patterns[first..].iter().take_while(|it| it.starts_with(end));
             end.chars().count() >= Redactor::MIN_BEGINNING_CHARS
                 && begun.any(|pattern| {
-                    end.len() * Redactor::REVEALING_PART >= pattern.len()
+                    end.len() * 100 >= pattern.len() * Redactor::MIN_BEGINNING_PERCENT
                         || end.len() >= Redactor::MAX_BEGINNING_BYTES
                 })
         };
-        { starts }.find(reveals)
+        starts.find(reveals)
     }
+}
+
+/// Adds a span that ends behind the others; those that it overlaps become one with it.
+fn add_span(spans: &mut Vec<Range<usize>>, mut span: Range<usize>) {
+    while let Some(last) = spans.pop_if(|last| last.end > span.start) {
+        span.start = span.start.min(last.start);
+    }
+    spans.push(span);
 }
 
 impl Redactor {
@@ -174,12 +178,9 @@ impl Redactor {
     const MAX_SECRETS: usize = 4096;
     /// Shortest beginning of a value, in characters, that reveals something of it.
     const MIN_BEGINNING_CHARS: usize = 4;
-    /// A beginning reveals something when it is this part of the value, or [`MAX_BEGINNING_BYTES`]
-    /// long.
-    ///
-    /// [`MAX_BEGINNING_BYTES`]: Self::MAX_BEGINNING_BYTES
-    const REVEALING_PART: usize = 4;
-    /// Longest beginning of a value, in bytes, that is left, however long the value is.
+    /// Smallest part of a value, in percent of its bytes, that reveals something of it.
+    const MIN_BEGINNING_PERCENT: usize = 25;
+    /// From so many bytes on, a beginning reveals something, however long the value is.
     const MAX_BEGINNING_BYTES: usize = 32;
 
     /// A redactor for `values`.
@@ -311,11 +312,7 @@ impl Redactor {
         let known = Arc::clone(&self.0.read());
         let mut spans = known.spans(text.as_bytes());
         if let Some(start) = known.revealed_from(text) {
-            let mut span = start..text.len();
-            while let Some(last) = spans.pop_if(|last| last.end > span.start) {
-                span.start = span.start.min(last.start);
-            }
-            spans.push(span);
+            add_span(&mut spans, start..text.len());
         }
         masked(text, spans.into_iter().map(|span| (span, MASK)))
     }

@@ -145,7 +145,7 @@ impl DashboardBench {
         let signals = CheckSignals { stop, ..CheckSignals::default() };
         let show = |event: BenchEvent<'_>| {
             let one = match event {
-                // Its steps are told.
+                // Its steps are shown as they begin.
                 BenchEvent::TeardownBegan(_) => return,
                 BenchEvent::SuiteBegan(name) => SuiteNews::SuiteBegan(name.to_owned()),
                 BenchEvent::StepBegan(suite, part, index) => {

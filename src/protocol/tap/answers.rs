@@ -61,13 +61,8 @@ impl Tap {
                 self.result(id, entry, result, &source, problem);
             }
             Outcome::Error(error) => {
-                self.recorded(
-                    &entry,
-                    id,
-                    MessageKind::Error,
-                    source.raw.into(),
-                    problem.as_deref(),
-                );
+                let (raw, problem) = (source.raw.into(), problem.as_deref());
+                self.context.keep(self.record(&entry, id, MessageKind::Error, raw, problem));
                 let error = answered_with(&entry.method, error);
                 self.finish(entry, Err(error));
             }
@@ -125,7 +120,7 @@ impl Tap {
         self.find_in(&entry, kind, reason, raw.text);
         let is_message = kind == FindingKind::WrongShape;
         let passed = if is_message { MessageKind::Response } else { MessageKind::Junk };
-        self.recorded(&entry, id, passed, raw, Some(reason));
+        self.context.keep(self.record(&entry, id, passed, raw, Some(reason)));
         let mut error = protocol(&format!("the answer {what}: {reason}"));
         if kind == FindingKind::TooLarge {
             error.outage = Some(format!("sent an answer that is too large: {reason}"));
@@ -175,7 +170,7 @@ impl Tap {
         let inbound = classify(parsed.value, &mut Vec::new());
         let Inbound::Answer { outcome: Outcome::Error(error), .. } = inbound else { return false };
         let Some(entry) = self.table.lock().take(id) else { return false };
-        self.recorded(&entry, id, MessageKind::Error, body.into(), None);
+        self.context.keep(self.record(&entry, id, MessageKind::Error, body.into(), None));
         let error = answered_with(&entry.method, error);
         self.finish(entry, Err(error));
         true
@@ -262,34 +257,22 @@ impl Tap {
         }
     }
 
-    fn recorded(
-        &self,
-        entry: &RoundTrip,
-        id: i64,
-        kind: MessageKind,
-        raw: ReceivedText<'_>,
-        problem: Option<&str>,
-    ) {
-        self.context.keep(self.record(entry, id, kind, raw, problem));
+    /// Records an error in place of the answer, of which nothing came.
+    fn keep_in_place(&self, entry: &RoundTrip, id: i64, problem: &str) {
+        let nothing = ReceivedText::default();
+        self.context.keep(self.record(entry, id, MessageKind::Error, nothing, Some(problem)));
     }
 
     /// Records that a request gets no answer, where its answer would stand.
     pub(super) fn gets_none(&self, entry: &RoundTrip, id: i64, reason: &str) {
-        let problem = format!("{}{reason}", TrafficRecord::NO_ANSWER);
-        self.recorded(entry, id, MessageKind::Error, ReceivedText::default(), Some(&problem));
+        self.keep_in_place(entry, id, &format!("{}{reason}", TrafficRecord::NO_ANSWER));
     }
 
     /// Records that a request was not taken. A server of an earlier version takes no first question,
     /// and the session goes on: that stands for an answer.
     fn turned_away(&self, entry: &RoundTrip, id: i64, reason: &str) {
         if entry.is_probe() {
-            return self.recorded(
-                entry,
-                id,
-                MessageKind::Error,
-                ReceivedText::default(),
-                Some(reason),
-            );
+            return self.keep_in_place(entry, id, reason);
         }
         self.gets_none(entry, id, reason);
     }
