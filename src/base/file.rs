@@ -74,7 +74,8 @@ pub(super) fn open(path: &Path, options: &OpenOptions, flags: i32) -> io::Result
         Ok(meta) => regular(&meta)?,
         // A link that leads nowhere is there, but it is not what the user meant to say with it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if path.symlink_metadata().is_ok() {
+            // What is there by now, another program has just made.
+            if path.symlink_metadata().is_ok_and(|meta| meta.is_symlink()) {
                 let why = "it is a symbolic link to what does not exist";
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
             }
@@ -118,6 +119,26 @@ pub fn hex(bytes: &[u8]) -> String {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_others_make_and_remove_meanwhile_is_no_link() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = &*dir.path().join("file");
+        let mut made = OpenOptions::new();
+        made.append(true).create(true);
+        std::thread::scope(|scope| {
+            let threads = (0..2).map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        open(path, &made, 0).expect("opened");
+                        let _ = std::fs::remove_file(path);
+                    }
+                })
+            });
+            let threads: Vec<_> = threads.collect();
+            threads.into_iter().for_each(|thread| thread.join().expect("always a file"));
+        });
+    }
 
     #[test]
     fn what_is_no_regular_file_is_refused_at_once() {

@@ -2,6 +2,7 @@
 //! a folder, rewritten when a turn begins and ends. Its pictures stand in a file beside it, written
 //! when there are new ones, and only of the sessions that had some last.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -224,8 +225,13 @@ impl ChatStore for SessionFolder {
             if content.is_none_or(|content| content.owner != owner) {
                 return Ok(false);
             }
-            let removed = std::fs::remove_file(file.path());
-            removed.map_err(|error| format!("{}: {error}", spelled(file.path())))?;
+            match std::fs::remove_file(file.path()) {
+                // Another program was first.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                removed => {
+                    removed.map_err(|error| format!("{}: {error}", spelled(file.path())))?;
+                }
+            }
             if let Some(pictures) = folder.pictures(&id) {
                 _ = std::fs::remove_file(pictures.path());
             }

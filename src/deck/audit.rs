@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::files::remove;
 use crate::otlp::{OtlpQueue, attribute};
 use crate::policy::PolicyFile;
 use base::atomic::create_private_folder;
@@ -27,8 +28,9 @@ use host::{AuditConfig, AuditEvent, AuditSink};
 const MAX_AUDIT_LINE_BYTES: u64 = 64 << 10;
 /// How often the lock of a log is tried; another program holds it for one line.
 const MAX_LOCK_TURNS: u32 = 200_000;
-/// A file is set aside while its lock is waited for at most this often in a row.
-const MAX_ROTATIONS: usize = 8;
+/// A file is set aside while its lock is waited for at most this often in a row; each time another
+/// program has written.
+const MAX_ROTATIONS: usize = 1_000;
 /// What stands for the line before the first.
 const FIRST_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -203,6 +205,9 @@ impl AuditLog {
         let record = self.export.as_ref().map(|_| log_record(event, &text, now()));
         text.push('\n');
         let tail = state.tail.as_mut().ok_or_else(|| io::Error::other("it is not open"))?;
+        if tail.bytes == 0 {
+            self.remove_surplus()?;
+        }
         tail.file.write_all(text.as_bytes()).inspect_err(|_| {
             // Half a line would break the chain.
             let _ = tail.file.set_len(tail.bytes);
@@ -308,14 +313,16 @@ impl AuditLog {
         }
         std::fs::rename(&self.path, &aside)?;
         state.tail = None;
-        if let Some(keep) = self.keep {
-            let all = set_aside(&self.path)?;
-            let surplus = all.len().saturating_sub(keep as usize);
-            for old in all.values().take(surplus) {
-                std::fs::remove_file(old)?;
-            }
-        }
         Ok(())
+    }
+
+    /// Removes the oldest files that were set aside, beyond the number to keep. Only whoever begins
+    /// the next file does, with its lock and what its first line goes on from.
+    fn remove_surplus(&self) -> io::Result<()> {
+        let Some(keep) = self.keep else { return Ok(()) };
+        let all = set_aside(&self.path)?;
+        let surplus = all.len().saturating_sub(keep as usize);
+        all.values().take(surplus).try_for_each(|old| remove(old))
     }
 }
 
@@ -740,13 +747,19 @@ mod tests {
     fn several_programs_write_one_chain() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("audit.jsonl");
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                let path = &path;
-                scope.spawn(move || fill(&small(path, None), 0..50));
-            }
-        });
-        assert_eq!(verify_audit(&path, None).expect("whole").events, 200);
+        let filled = |keep| {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    let path = &path;
+                    scope.spawn(move || fill(&small(path, keep), 0..100));
+                }
+            });
+            verify_audit(&path, None).expect("whole")
+        };
+        assert_eq!(filled(None).events, 400);
+        // Files of others are removed as they fill up, and the chain goes on.
+        assert_eq!(filled(Some(1)).last, 800);
+        assert_eq!(filled(Some(0)).last, 1_200);
     }
 
     #[test]
