@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 /// Least rest after a piece of work, as a multiple of the time it took.
-const MIN_REST_MULTIPLE: u32 = 4;
+const MIN_REST_MULTIPLE: u32 = 12;
 
 /// How long to rest after work that took so long, where it is done again as long as there is news: at
-/// most a fifth of a processor goes into it, however much there is to look at.
+/// most a thirteenth of a processor goes into it, however much there is to look at.
 pub fn rest_after(took: Duration) -> Duration {
     took.saturating_mul(MIN_REST_MULTIPLE)
 }

@@ -21,19 +21,14 @@ pub type OfferedList = (ServerName, Arc<Capabilities>);
 /// What each server lists, in the order of the configuration.
 pub type OfferedLists = [OfferedList];
 
-/// Whether a server with these lists may have a collision with others of these names. [`collisions`]
-/// looks at the lists of all.
-pub fn may_collide<'a>(
-    of: &ServerName,
-    own: &Capabilities,
-    mut all: impl Iterator<Item = &'a ServerName>,
-) -> bool {
-    let has_uris = !own.resources.is_empty() || !own.templates.is_empty();
-    has_uris || all.any(|other| are_related(of, other))
+/// Whether a server lists anything that has a URI: those of all servers may collide, and names only
+/// those of servers that [`are_related`].
+pub fn has_uris(own: &Capabilities) -> bool {
+    !own.resources.is_empty() || !own.templates.is_empty()
 }
 
 /// Whether the name of one of two servers begins with that of the other.
-fn are_related(one: &ServerName, other: &ServerName) -> bool {
+pub fn are_related(one: &ServerName, other: &ServerName) -> bool {
     let (one, other) = (one.as_str(), other.as_str());
     one != other && (one.starts_with(other) || other.starts_with(one))
 }
@@ -203,9 +198,7 @@ mod tests {
         let expected = "the resource `f:2` is listed by several servers: clients of the gateway \
                         read that of `x`, and that of `y` as `mcpdeck://y/f:2`";
         assert_eq!(reported("y", &all), [expected]);
-        let names = all.each_ref().map(|(name, _)| ServerName::new(name));
-        assert!(may_collide(&names[1], &all[1].1, names.iter()));
-        assert!(!may_collide(&names[1], &Capabilities::default(), names.iter()));
+        assert!(has_uris(&all[1].1) && !has_uris(&Capabilities::default()));
         assert_eq!(reported("x", &all), [expected]);
     }
 }

@@ -4,7 +4,7 @@
 //! producers (invariant 6). The view is published once per batch, so a burst wakes its readers only
 //! once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -115,6 +115,8 @@ pub fn start(clock: Clock, logs: Ring<LogRecord>) -> Projection {
         logs,
         lost: Arc::clone(&lost),
         sessions: HashMap::new(),
+        former: None,
+        changed: HashSet::new(),
     };
     tokio::spawn(projector.run(receiver));
     let places = Arc::new(Semaphore::new(FACT_CAPACITY));
@@ -130,6 +132,11 @@ struct Projector {
     lost: Arc<AtomicU64>,
     /// Number of starts per server.
     sessions: HashMap<ServerName, u64>,
+    /// The view before the published one: the next is made of it where nobody reads it any more, and
+    /// the servers that have changed since it.
+    former: Option<(Arc<HostView>, HashSet<ServerName>)>,
+    /// Servers that have changed since the published view.
+    changed: HashSet<ServerName>,
 }
 
 impl Projector {
@@ -150,7 +157,7 @@ impl Projector {
             }
             self.report_lost();
             if self.view.seq != before {
-                self.publish.send_replace(Arc::new(self.view.clone()));
+                self.publish_view();
             }
             for done in flushed {
                 let _ = done.send(());
@@ -158,8 +165,20 @@ impl Projector {
         }
     }
 
+    fn publish_view(&mut self) {
+        let changed = std::mem::take(&mut self.changed);
+        let next = self.former.take().and_then(|(mut former, mut since)| {
+            since.extend(changed.iter().cloned());
+            Arc::get_mut(&mut former)?.catch_up(&self.view, &since);
+            Some(former)
+        });
+        let next = next.unwrap_or_else(|| Arc::new(self.view.clone()));
+        self.former = Some((self.publish.send_replace(next), changed));
+    }
+
     fn fold(&mut self, at: Timestamp, server: Option<ServerName>, fact: Fact) {
         let record = Record { seq: self.view.seq + 1, at, server, fact };
+        self.changed.extend(record.server.clone());
         let flapped = self.is_unstable(record.server.as_ref());
         self.view.apply(&record);
         // Report a server with unstable lists only once.
@@ -433,6 +452,52 @@ mod tests {
         assert_eq!(projection.view.borrow().seq, 5_000);
         let seqs: Vec<u64> = projection.kept.tail(usize::MAX).iter().map(|r| r.seq).collect();
         assert_eq!(seqs, (1..=5_000).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_published_view_is_what_its_facts_make_whoever_reads_older_ones() {
+        let projection = start(Clock::system(), Ring::new(1_000, 1_000_000));
+        let names: Vec<ServerName> =
+            ["a", "b", "c", "d", "e"].iter().map(|name| ServerName::new(name)).collect();
+        let ordered = |order: &[usize]| {
+            let order = order.iter().map(|at| names[*at].clone()).collect();
+            (None, Fact::ConfigLoaded { files: Vec::new(), diagnostics: Vec::new(), order })
+        };
+        let spawned = |at: usize, pid| (Some(&names[at]), Fact::Spawned { pid });
+        let facts = [
+            ordered(&[0, 1, 2, 3, 4]),
+            spawned(0, 1),
+            spawned(1, 2),
+            spawned(2, 3),
+            spawned(1, 4),
+            spawned(2, 5),
+            (Some(&names[1]), Fact::ServerRemoved),
+            spawned(2, 6),
+            spawned(3, 7),
+            (Some(&names[0]), Fact::ServerRemoved),
+            spawned(4, 8),
+            spawned(0, 9),
+            ordered(&[4, 3, 2, 0]),
+            spawned(4, 10),
+            spawned(0, 11),
+            (None, Fact::ShutdownBegan),
+            spawned(3, 12),
+        ];
+        let mut held = Vec::new();
+        for (n, (server, fact)) in facts.into_iter().enumerate() {
+            projection.facts.record(server, fact).await;
+            projection.facts.flush().await;
+            let mut expected = HostView::default();
+            projection.kept.tail(usize::MAX).iter().for_each(|record| expected.apply(record));
+            let published = Arc::clone(&projection.view.borrow());
+            assert_eq!(*published, expected, "fact {n}");
+            if n % 3 == 0 {
+                held.push((published, expected));
+            }
+        }
+        for (published, expected) in held {
+            assert_eq!(*published, expected, "a kept view");
+        }
     }
 
     #[tokio::test]

@@ -9,12 +9,11 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::Fact;
-use crate::collisions::{collisions, may_collide};
+use crate::collisions::{OfferedList, are_related, collisions, has_uris};
 use crate::server::actor::{Actor, Addressee, Happened};
-use crate::server::slot::Slot;
 use base::human::Dur;
 use base::text::cut;
-use base::{LogLevel, LogRecord, LogSource, SafeText, Timestamp};
+use base::{LogLevel, LogRecord, LogSource, SafeText, ServerName, Timestamp};
 use config::ToolFilter;
 use config::error::{Error, ErrorCode};
 use mcp::SessionHandle;
@@ -145,13 +144,20 @@ impl Actor<'_> {
     /// Names and URIs of its lists that lead to items of other servers too.
     fn collisions(&self) -> Vec<Finding> {
         let slots = self.shared.slots();
-        if !may_collide(&self.slot.name, &self.capabilities, slots.keys()) {
+        let of = |may_matter: &dyn Fn(&ServerName) -> bool| -> Vec<OfferedList> {
+            let slots = slots.values().filter(|slot| may_matter(&slot.name));
+            slots.map(|slot| (slot.name.clone(), Arc::clone(&slot.live().capabilities))).collect()
+        };
+        let own = &self.slot.name;
+        // Most servers collide with none of those whose names are like theirs, and need not look at
+        // the lists of all.
+        let is_likely = has_uris(&self.capabilities)
+            || !collisions(own, &of(&|other| other == own || are_related(own, other))).is_empty();
+        if !is_likely {
             return Vec::new();
         }
-        let lists = |slot: &Arc<Slot>| (slot.name.clone(), Arc::clone(&slot.live().capabilities));
-        let all: Vec<_> = slots.values().map(lists).collect();
         let now = self.shared.clock.now();
-        let found = collisions(&self.slot.name, &all).into_iter();
+        let found = collisions(own, &of(&|_| true)).into_iter();
         found.map(|(list, text)| about(list, FindingKind::Collision, now, &text)).collect()
     }
 
