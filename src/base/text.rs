@@ -119,6 +119,11 @@ impl SafeText {
         Self::cut_as(raw, max_chars, LineBreaks::Keep)
     }
 
+    /// The text as HTML, in an element or in a quoted attribute: nothing in it is markup.
+    pub fn to_html(&self) -> String {
+        self.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    }
+
     fn cut_as(raw: &str, max_chars: usize, lines: LineBreaks) -> Self {
         // Raw text may shrink to a shorter marker, so the scanned prefix has some to spare.
         let end =

@@ -231,12 +231,7 @@ fn table_row<'a>(page: &mut String, tag: &str, cells: impl Iterator<Item = &'a s
 
 /// A text as HTML shows it.
 fn escaped(text: &str) -> String {
-    let text = base::SafeText::block(text);
-    text.as_str()
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    base::SafeText::block(text).to_html()
 }
 
 #[cfg(test)]

@@ -594,13 +594,14 @@ fn a_part_of_a_recording_holds_nothing_of_other_servers() {
     let exe = env!("CARGO_BIN_EXE_mcpdeck");
     let args = json!(["mock", place.path("counter.json")]);
     let two = json!({"servers": {
-        "first": {"command": exe, "args": args},
+        "first": {"command": exe, "args": args, "dependsOn": ["second"]},
         "second": {"command": exe, "args": args, "timeout": 77},
     }});
     std::fs::write(place.path("live.json"), two.to_string()).unwrap();
     place.ok(&["-c", "live.json", "--record", "a.jsonl", "list"]);
     let whole = std::fs::read_to_string(place.path("a.jsonl")).unwrap();
-    assert!(whole.contains("second"), "{whole}");
+    // The one that is ready last is told that the other has its tools too.
+    assert!(whole.contains("are tools of `second` too"), "{whole}");
     let chat = "{\"type\":\"chat\",\"at\":1,\"text\":\"ask second\"}\n";
     std::fs::write(place.path("a.jsonl"), whole + chat).unwrap();
     place.ok(&["report", "a.jsonl", "-o", "part.jsonl", "--server", "first"]);

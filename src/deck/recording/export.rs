@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::operations::{OperationStep, RecordedOperation, RecordedOperations, RecordedOutcome};
 use super::{Header, Recording, RecordingLine};
 use base::file::hex;
-use base::{ServerName, Timestamp};
+use base::{LogSource, SafeText, ServerName, Timestamp};
 use host::{Fact, Record};
 use protocol::Direction;
 
@@ -51,13 +51,59 @@ impl RecordingPart {
         self.servers.is_empty() || server.is_some_and(is_named)
     }
 
-    /// The header of the part: the configuration of its servers.
+    /// The header of the part: the configuration of its servers. What they depend on elsewhere is
+    /// left out.
     fn header(&self, header: &Header) -> Header {
         let mut header = header.clone();
         if let Some(servers) = header.servers.as_object_mut() {
             servers.retain(|name, _| self.is_of(Some(&ServerName::new(name))));
+            for key in ["dependsOn", "dependencies"] {
+                let lists = servers.values_mut().filter_map(|entry| entry.get_mut(key));
+                lists.filter_map(Value::as_array_mut).for_each(|names| {
+                    let is_of = |name: &str| self.is_of(Some(&ServerName::new(name)));
+                    names.retain(|name| name.as_str().is_some_and(is_of));
+                });
+            }
         }
         header
+    }
+
+    /// A line of the part as it is exported: where the host speaks of a server and of one outside the
+    /// part, that is left out. `None` when nothing is left. What a server writes itself is kept.
+    fn without_others(&self, line: RecordingLine, others: &[String]) -> Option<RecordingLine> {
+        // As sentences of the host name a server, and a tool of one.
+        let names_another = |text: &SafeText| {
+            let is_in = |name: &String| {
+                text.contains(&format!("`{name}`")) || text.contains(&format!("`{name}."))
+            };
+            others.iter().any(is_in)
+        };
+        match &line {
+            RecordingLine::Log(log)
+                if log.source == LogSource::Host && names_another(&log.text) =>
+            {
+                None
+            }
+            RecordingLine::Fact(record) => match &record.fact {
+                Fact::Found { finding } if names_another(&finding.message) => None,
+                Fact::Advised { help } if names_another(help) => None,
+                Fact::ServerAdded { .. } | Fact::StateChanged { .. } => {
+                    let mut record = Record::clone(record);
+                    match &mut record.fact {
+                        Fact::ServerAdded { dependencies, .. } => {
+                            dependencies.retain(|name| self.is_of(Some(name)));
+                        }
+                        Fact::StateChanged { reason, .. } => {
+                            *reason = reason.take().filter(|reason| !names_another(reason));
+                        }
+                        _ => {}
+                    }
+                    Some(RecordingLine::Fact(Arc::new(record)))
+                }
+                _ => Some(line),
+            },
+            _ => Some(line),
+        }
     }
 
     /// Whether a line is exported. Facts from before `from` are included, because the state of the
@@ -95,11 +141,15 @@ pub fn export_recording(
     to: &mut impl Write,
 ) -> io::Result<Vec<String>> {
     let header = part.header(recording.header());
+    let all = recording.header().servers.as_object().into_iter().flat_map(|all| all.keys());
+    let others: Vec<String> =
+        all.filter(|name| !part.is_of(Some(&ServerName::new(name)))).cloned().collect();
     let mut unknown = part.servers.clone();
-    let lines = recording.filter(|line| {
-        let Ok(line) = line else { return true };
+    let lines = recording.filter_map(|line| {
+        let Ok(line) = line else { return Some(line) };
         unknown.retain(|name| line.server().is_none_or(|server| server.as_str() != name));
-        part.has(line, header.began)
+        let is_of = part.has(&line, header.began);
+        is_of.then(|| part.without_others(line, &others)).flatten().map(Ok)
     });
     if format == ExportFormat::Jsonl {
         for line in std::iter::once(Ok(RecordingLine::Header(header.clone()))).chain(lines) {
@@ -367,6 +417,5 @@ fn cut(text: &str) -> String {
 
 /// Escapes a text for HTML; control characters are made visible.
 fn escaped(text: &str) -> String {
-    let safe = base::text::SafeText::block(text);
-    safe.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    base::text::SafeText::block(text).to_html()
 }

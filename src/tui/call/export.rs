@@ -120,8 +120,7 @@ pub fn page(call: &WrittenCall<'_>, shared: &SharedResult) -> String {
 
 /// A text as it is written on a page: nothing in it is markup, and what is hidden in it is marked.
 pub fn escaped(text: &str) -> String {
-    let text = base::text::SafeText::cut_block(text, MAX_BLOCK_CHARS);
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    base::text::SafeText::cut_block(text, MAX_BLOCK_CHARS).to_html()
 }
 
 /// A whole page with this title and body, both as markup. It loads nothing and runs nothing.
