@@ -309,9 +309,11 @@ fn look_at_help(deck: &mut Deck, times: &mut Times) {
     times.0.push(key(deck, "?", |screen| !screen.contains("keys: ")));
 }
 
+/// Time from one key to the frame that shows what it does. Written as it is: [`Deck::keys`] first waits
+/// until nothing can be taken for a paste.
 fn key(deck: &mut Deck, keys: &str, done: impl Fn(&str) -> bool) -> Duration {
     let begun = Instant::now();
-    deck.keys(keys);
+    deck.bytes(keys);
     time_until(deck, keys, |deck| done(&deck.screen()));
     begun.elapsed()
 }
