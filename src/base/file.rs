@@ -135,8 +135,9 @@ mod tests {
                     }
                 })
             });
-            let threads: Vec<_> = threads.collect();
-            threads.into_iter().for_each(|thread| thread.join().expect("always a file"));
+            for thread in threads.collect::<Vec<_>>() {
+                thread.join().expect("always a file");
+            }
         });
     }
 
