@@ -40,6 +40,17 @@ pub fn is_there(path: &Path) -> bool {
     path.symlink_metadata().map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
 }
 
+/// Removes a file. Returns whether it was there: another program may have been first.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn remove(path: &Path) -> io::Result<bool> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        removed => removed.map(|()| true),
+    }
+}
+
 pub(super) fn take(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes)?;
@@ -156,6 +167,8 @@ mod tests {
             assert!(is_there(path) || path.starts_with("/dev"), "{}", path.display());
         }
         assert!(!is_there(&dir.path().join("none")));
+        assert!(remove(&nowhere).expect("the link") && !remove(&nowhere).expect("gone"));
+        assert!(remove(dir.path()).is_err() && is_there(dir.path()));
         let long = dir.path().join("long");
         std::fs::write(&long, "123456").expect("written");
         assert_eq!(read(&long, 5).expect_err("long").kind(), io::ErrorKind::FileTooLarge);

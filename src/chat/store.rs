@@ -2,7 +2,6 @@
 //! a folder, rewritten when a turn begins and ends. Its pictures stand in a file beside it, written
 //! when there are new ones, and only of the sessions that had some last.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -225,17 +224,12 @@ impl ChatStore for SessionFolder {
             if content.is_none_or(|content| content.owner != owner) {
                 return Ok(false);
             }
-            match std::fs::remove_file(file.path()) {
-                // Another program was first.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-                removed => {
-                    removed.map_err(|error| format!("{}: {error}", spelled(file.path())))?;
-                }
-            }
+            let removed = base::file::remove(file.path());
+            let removed = removed.map_err(|error| format!("{}: {error}", spelled(file.path())))?;
             if let Some(pictures) = folder.pictures(&id) {
                 _ = std::fs::remove_file(pictures.path());
             }
-            Ok(true)
+            Ok(removed)
         })
     }
 }

@@ -253,7 +253,7 @@ struct FoundEntry<'n> {
 
 const CONTAINERS: [&str; 2] = ["servers", "mcpServers"];
 /// The keys of an entry that name other servers.
-const DEPENDENCIES: [&str; 2] = ["dependencies", "dependsOn"];
+pub const DEPENDENCY_KEYS: [&str; 2] = ["dependencies", "dependsOn"];
 
 fn find<'n>(root: &'n SyntaxNode, name: &ServerName) -> Option<FoundEntry<'n>> {
     CONTAINERS.into_iter().find_map(|container| {
@@ -452,7 +452,7 @@ fn rename(doc: SplicedText, name: &ServerName, to: &ServerName) -> Result<Splice
     let mut ranges = vec![range];
     let all = CONTAINERS.iter().filter_map(|container| doc.root.get(container));
     for entry in all.flat_map(|all| all.members().iter().map(|m| &m.value).chain(all.elements())) {
-        let lists = DEPENDENCIES.iter().filter_map(|key| entry.get(key));
+        let lists = DEPENDENCY_KEYS.iter().filter_map(|key| entry.get(key));
         let needed = lists.flat_map(SyntaxNode::elements);
         let this =
             needed.filter(|one| one.text().is_some_and(|text| ServerName::new(text) == *name));
@@ -499,7 +499,7 @@ fn guard(before: &SplicedText, after: &SplicedText, edit: &Edit) -> Result<(), E
     let mut expected = others(&before.root, &meant, inputs);
     if let Edit::Rename { name, to } = edit {
         for (_, entry) in &mut expected {
-            for key in DEPENDENCIES {
+            for key in DEPENDENCY_KEYS {
                 let list = entry.get_mut(key).and_then(Value::as_array_mut);
                 for one in list.into_iter().flatten() {
                     if one.as_str().is_some_and(|text| ServerName::new(text) == *name) {

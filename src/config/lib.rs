@@ -42,8 +42,9 @@ pub use document::{
     EntryPlace, FileFormat, entry_at, masked_lines, put_entry, read_document, take_entry,
 };
 pub use edit::{
-    ENTRY_NAME, Edit, EditError, EntryAmendment, ShownEntry, Undo, apply_edit, entry_schema,
-    read_for_edit, restored_entry, shown_entry, write_private_with_backup, write_with_backup,
+    DEPENDENCY_KEYS, ENTRY_NAME, Edit, EditError, EntryAmendment, ShownEntry, Undo, apply_edit,
+    entry_schema, read_for_edit, restored_entry, shown_entry, write_private_with_backup,
+    write_with_backup,
 };
 pub use edit::{put_element, put_member, without_mark};
 pub use entry::{ENTRY_LABEL, HOST_LABEL, ID_FILE};

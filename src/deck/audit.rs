@@ -12,11 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::files::remove;
 use crate::otlp::{OtlpQueue, attribute};
 use crate::policy::PolicyFile;
 use base::atomic::create_private_folder;
-use base::file::{file_key, hex, random_hex};
+use base::file::{file_key, hex, random_hex, remove};
 use base::notices::notify;
 use base::state::StateFile;
 use base::text::path::spelled;
@@ -322,7 +321,7 @@ impl AuditLog {
         let Some(keep) = self.keep else { return Ok(()) };
         let all = set_aside(&self.path)?;
         let surplus = all.len().saturating_sub(keep as usize);
-        all.values().take(surplus).try_for_each(|old| remove(old))
+        all.values().take(surplus).try_for_each(|old| remove(old).map(drop))
     }
 }
 

@@ -74,17 +74,6 @@ pub(crate) fn newest(folder: &Path, most: usize) -> Vec<PathBuf> {
     files.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Removes a file; a missing one is not an error.
-///
-/// # Errors
-/// When it cannot be removed.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@ use sha2::Digest as _;
 
 use crate::files;
 use base::atomic::{Readers, alone, create_private_folder, replace, replace_quickly};
-use base::file::hex;
+use base::file::{hex, remove};
 use base::state::StateFile;
 use base::text::json::weigh;
 
@@ -305,7 +305,7 @@ pub fn save(history: &Path, target: &str, draft: &FormDraft) -> io::Result<()> {
     let name = hex(&sha2::Sha256::digest(target.as_bytes())[..8]);
     let path = folder(history).join(format!("{name}.json"));
     if draft.is_empty() {
-        return files::remove(&path);
+        return remove(&path).map(drop);
     }
     let text = serde_json::to_string(&KeptDraft { target: target.to_owned(), draft })?;
     if text.len() > MAX_DRAFT_BYTES {

@@ -13,11 +13,11 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use crate::files::{parse_json, remove};
+use crate::files::parse_json;
 use crate::policy::SecretStore;
 use crate::policy::secrets::own_name;
 use base::Secret;
-use base::file::hex;
+use base::file::{hex, remove};
 use base::notices::notify;
 use base::state::{StateFile, StateFolder};
 use config::Environment;
@@ -88,7 +88,7 @@ impl TokenFiles {
         if let (Some(secrets), Some(_)) = (&self.secrets, self.encrypted()?) {
             let text = Secret::new(serde_json::to_string(value)?);
             secrets.set(&own_name(KIND, name), &text).map_err(io::Error::other)?;
-            return remove(&self.path(name));
+            return remove(&self.path(name)).map(drop);
         }
         self.folder.prepare()?;
         self.file(name).write(&serde_json::to_vec_pretty(value)?)
@@ -110,7 +110,7 @@ impl TokenFiles {
             secrets.remove(&own_name(KIND, name)).map_err(io::Error::other)?;
         }
         self.folder.check()?;
-        remove(&self.path(name))
+        remove(&self.path(name)).map(drop)
     }
 }
 

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use base::Timestamp;
 use base::atomic::{alone, check_writable};
-use base::file::{file_key, hex, read_text};
+use base::file::{file_key, hex, read_text, remove};
 use base::state::{StateFile, StateFolder};
 use base::text::path::spelled;
 use config::{
@@ -338,12 +338,7 @@ impl Connections {
             _ => {}
         }
         let record = self.record_file(&change.file);
-        match std::fs::remove_file(record.path()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(ReachError::at(record.path(), &error))
-            }
-            _ => Ok(()),
-        }
+        remove(record.path()).map(drop).map_err(|error| ReachError::at(record.path(), &error))
     }
 }
 

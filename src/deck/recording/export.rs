@@ -57,7 +57,7 @@ impl RecordingPart {
         let mut header = header.clone();
         if let Some(servers) = header.servers.as_object_mut() {
             servers.retain(|name, _| self.is_of(Some(&ServerName::new(name))));
-            for key in ["dependsOn", "dependencies"] {
+            for key in config::DEPENDENCY_KEYS {
                 let lists = servers.values_mut().filter_map(|entry| entry.get_mut(key));
                 lists.filter_map(Value::as_array_mut).for_each(|names| {
                     let is_of = |name: &str| self.is_of(Some(&ServerName::new(name)));
@@ -71,6 +71,9 @@ impl RecordingPart {
     /// A line of the part as it is exported: where the host speaks of a server and of one outside the
     /// part, that is left out. `None` when nothing is left. What a server writes itself is kept.
     fn without_others(&self, line: RecordingLine, others: &[String]) -> Option<RecordingLine> {
+        if others.is_empty() {
+            return Some(line);
+        }
         // As sentences of the host name a server, and a tool of one.
         let names_another = |text: &SafeText| {
             let is_in = |name: &String| {
@@ -86,7 +89,6 @@ impl RecordingPart {
             }
             RecordingLine::Fact(record) => match &record.fact {
                 Fact::Found { finding } if names_another(&finding.message) => None,
-                Fact::Advised { help } if names_another(help) => None,
                 Fact::ServerAdded { .. } | Fact::StateChanged { .. } => {
                     let mut record = Record::clone(record);
                     match &mut record.fact {
