@@ -85,9 +85,15 @@ impl Loopback {
     /// that no outgoing connection occupies it at the next sign-in.
     const PORTS: std::ops::Range<u16> = 20_000..32_768;
     const MAX_PORT_TRIES: usize = 32;
+    /// How long a port that is in use is waited for. What listened there a moment ago may not have
+    /// closed it yet: a sign-in that was just withdrawn, or a process that another thread starts,
+    /// which holds a copy of every socket until its program is loaded.
+    const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
+    /// Time between two tries of such a port.
+    const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
 
-    /// Listens at the configured port, or else at the remembered one when it is free, or else at a
-    /// new one.
+    /// Listens at the configured port, or else at the remembered one when it is free or soon
+    /// becomes so, or else at a new one.
     ///
     /// # Errors
     /// When the configured port is taken; names the program that holds it.
@@ -96,17 +102,21 @@ impl Loopback {
         remembered: Option<u16>,
     ) -> Result<Self, AuthFailure> {
         let found = if let Some(port) = target.port {
-            let found = listen(&target, port).await.and_then(|found| found.checked(&target));
+            let found = Self::listen_soon(&target, port).await;
+            let found = found.and_then(|found| found.checked(&target));
             found.map_err(|error| taken(port, &error))?
         } else {
+            let mut found = match remembered {
+                Some(port) => Self::listen_soon(&target, port).await,
+                None => Err(io::ErrorKind::AddrInUse.into()),
+            };
             let new = (0..Self::MAX_PORT_TRIES).map(|_| fastrand::u16(Self::PORTS));
-            let mut found = Err(io::ErrorKind::AddrInUse.into());
             // Any port will do when none of these is free.
-            for port in remembered.into_iter().chain(new).chain([0]) {
-                found = listen(&target, port).await;
+            for port in new.chain([0]) {
                 if found.as_ref().is_ok_and(|found| found.has_name) {
                     break;
                 }
+                found = listen(&target, port).await;
             }
             let found = found.and_then(|found| found.checked(&target));
             found.map_err(AuthFailure::failed)?
@@ -115,6 +125,23 @@ impl Loopback {
         let port = listeners.first().map(TcpListener::local_addr).transpose();
         let port = port.map_err(AuthFailure::failed)?.map_or(0, |address| address.port());
         Ok(Self { listeners, has_name, target, port })
+    }
+
+    /// Listens at a port; while it is in use, tries again for [`Self::RELEASE_TIMEOUT`].
+    async fn listen_soon(target: &RedirectTarget, port: u16) -> io::Result<Listeners> {
+        let began = tokio::time::Instant::now();
+        loop {
+            let found = listen(target, port).await;
+            let is_in_use = match &found {
+                Ok(found) => !found.has_name,
+                Err(error) => error.kind() == io::ErrorKind::AddrInUse,
+            };
+            if !is_in_use || began.elapsed() >= Self::RELEASE_TIMEOUT {
+                return found;
+            }
+            drop(found);
+            tokio::time::sleep(Self::RELEASE_INTERVAL).await;
+        }
     }
 
     pub(super) fn redirect_uri(&self) -> String {
@@ -399,6 +426,44 @@ mod tests {
         assert_eq!(target(Some("http://127.0.0.1/x"), None).by_name(), None);
         let by_name = target(None, None).by_name().expect("another name");
         assert_eq!(by_name.at(7), "http://localhost:7/callback");
+    }
+
+    /// A listener of one address family at a free port below the ephemeral ones.
+    fn occupy(host: &str) -> (std::net::TcpListener, u16) {
+        let ports = std::iter::repeat_with(|| fastrand::u16(Loopback::PORTS)).take(1000);
+        let mut open = ports.filter_map(|port| {
+            let listener = std::net::TcpListener::bind((host, port)).ok()?;
+            Some((listener, port))
+        });
+        open.next().expect("one of a thousand ports is free")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_port_that_is_just_being_closed_is_waited_for() {
+        for (remembered, configured) in [(true, false), (false, true)] {
+            let (held, port) = occupy("127.0.0.1");
+            let listening = Loopback::bind(
+                target(None, configured.then_some(port)),
+                remembered.then_some(port),
+            );
+            let closing = async {
+                tokio::time::sleep(Loopback::RELEASE_TIMEOUT / 2).await;
+                drop(held);
+            };
+            let (loopback, ()) = tokio::join!(listening, closing);
+            assert_eq!(loopback.expect("it is free").port, port, "remembered: {remembered}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_port_that_stays_in_use_is_replaced_or_refused() {
+        let (held, port) = occupy("127.0.0.1");
+        let loopback = Loopback::bind(target(None, None), Some(port)).await.expect("another");
+        assert_ne!(loopback.port, port);
+        let refused = Loopback::bind(target(None, Some(port)), None).await;
+        let why = refused.err().expect("it is in use").to_string();
+        assert!(why.contains(&format!("port {port} of `oauth` is in use")), "{why}");
+        drop(held);
     }
 
     #[test]
