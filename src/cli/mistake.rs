@@ -202,8 +202,10 @@ impl GivenVerb {
             [] => "it has only those of every command".to_owned(),
             own => format!("it has {}", own.join(", ")),
         };
+        let dashboard = respell::of_dashboard(&Cli::command(), &word);
+        let dashboard = dashboard.map(|why| format!("{why}; ")).unwrap_or_default();
         Some(format!(
-            "`{path}` has no option `{word}`: {there}\n  `mcpdeck {path} --help` explains"
+            "`{path}` has no option `{word}`: {dashboard}{there}\n  `mcpdeck {path} --help` explains"
         ))
     }
 
@@ -259,6 +261,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "gateway")]
     fn an_option_of_other_programs_is_shown_as_it_is_written_here() {
         for (line, part) in [
             ("list --tools", "write `--only tools`"),
@@ -275,6 +278,8 @@ mod tests {
             ("list --mcp-config 'a b.json'", "write `--config ''\\''a'"),
             ("list --no-colour", "write `--color never`"),
             ("trust list --debug", "write `--log-level debug`"),
+            ("list --trust", "it is one of `mcpdeck` without a command alone; it has --"),
+            ("status --lock", "it is one of `mcpdeck --check` alone; it has --"),
             ("config --nonsense", "`config` has no option `--nonsense`: it has --all, --json"),
             ("man --nonsense", "it has only those of every command"),
         ] {
@@ -284,6 +289,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "gateway")]
     fn a_verb_of_other_programs_is_answered_with_the_one_that_does_it() {
         for (line, part) in [
             ("token create", "did you mean `mcpdeck token new`?\n  it has: new, list, revoke"),

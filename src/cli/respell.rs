@@ -1,7 +1,7 @@
 //! Arguments of a call as other tools spell them (`--arg x=y`, `--params JSON`, `x:=1`), and how they
 //! are written here. Pure.
 
-use clap::{Arg, ArgAction, CommandFactory};
+use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use super::args::Cli;
 use base::text::quoted;
@@ -113,10 +113,24 @@ pub fn respelled(args: &[String]) -> Option<String> {
     }
     let unknown = out.unknown.clone()?;
     let line = out.line(verb, &args[1..=at], server);
-    Some(format!(
-        "`{verb}` has no option `{unknown}`: arguments are words, key=value or one JSON object\n  \
-         write: {line}"
-    ))
+    let is_spelled = is_of_other_tools(unknown.trim_start_matches('-'));
+    let why = match of_dashboard(&command, &unknown).filter(|_| !is_spelled) {
+        Some(why) => format!("{why}; if it is an argument of the tool"),
+        None => "arguments are words, key=value or one JSON object".to_owned(),
+    };
+    Some(format!("`{verb}` has no option `{unknown}`: {why}\n  write: {line}"))
+}
+
+/// What to say of an option that only the dashboard or `--check` has, with or without its dashes.
+pub fn of_dashboard(command: &Command, option: &str) -> Option<String> {
+    let name = option.trim_start_matches('-');
+    let mut own = command.get_arguments().filter(|arg| !arg.is_global_set() && !arg.is_hide_set());
+    let arg = own.find(|arg| arg.get_long() == Some(name))?;
+    let owner = match arg.get_help_heading() {
+        Some("Check") => "`mcpdeck --check`",
+        _ => "`mcpdeck` without a command",
+    };
+    Some(format!("it is one of {owner} alone"))
 }
 
 /// How a pair in the spelling of another tool (`x:=1`, `x:y`, `x==1`) is written here.
@@ -160,13 +174,9 @@ impl Respelled {
 
     /// Translates an option that there is not; `None` for one that no tool has.
     fn option(&mut self, option: &str, value: Option<String>, is_long: bool) -> Option<()> {
-        let is_known =
-            [&PAIR_OPTIONS[..], &VALUE_OPTIONS, &FILE_OPTIONS, &NAME_OPTIONS, &SERVER_OPTIONS]
-                .iter()
-                .any(|names| names.contains(&option));
         match value {
             // What was forgotten is not guessed.
-            None if is_known && (!is_long || option.len() > 1) => {}
+            None if is_of_other_tools(option) && (!is_long || option.len() > 1) => {}
             // One letter with two dashes is the name of a parameter.
             Some(value) if is_long && option.len() == 1 => {
                 self.pairs.push(format!("{option}={value}"));
@@ -212,6 +222,13 @@ impl Respelled {
             all.chain(command.iter().cloned()).map(|word| quoted(&word)).collect();
         format!("mcpdeck {}", all.join(" "))
     }
+}
+
+/// Whether other tools take arguments, their file, or the name of a tool behind this option.
+fn is_of_other_tools(option: &str) -> bool {
+    [&PAIR_OPTIONS[..], &VALUE_OPTIONS, &FILE_OPTIONS, &NAME_OPTIONS, &SERVER_OPTIONS]
+        .iter()
+        .any(|names| names.contains(&option))
 }
 
 /// The name of an option, without dashes, and the value behind its `=`.
@@ -277,6 +294,22 @@ mod tests {
         for line in ["call demo.add a=1", "call demo.add -z", "list --arg a=1", "call x --json"] {
             assert_eq!(written(&format!("mcpdeck {line}")), "", "{line}");
         }
+    }
+
+    #[test]
+    fn an_option_of_the_dashboard_is_not_taken_for_an_argument_without_a_word() {
+        let message = |line: &str| {
+            let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            respelled(&args).expect(line)
+        };
+        let given = message("mcpdeck call demo.add --trust");
+        let alone =
+            "`call` has no option `--trust`: it is one of `mcpdeck` without a command alone";
+        assert!(given.starts_with(alone), "{given}");
+        assert!(given.ends_with("write: mcpdeck call demo.add trust=true"), "{given}");
+        // The option of another tool, though the check has one of that name.
+        let given = message("mcpdeck call --server demo --tool add");
+        assert!(given.contains("arguments are words"), "{given}");
     }
 
     #[test]
