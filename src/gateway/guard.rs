@@ -18,6 +18,7 @@ use super::card::{CARD_PATH, CATALOG_PATH};
 use super::exposure::only_looks;
 use super::outside::Outside;
 use super::raw::mended;
+use super::sessions::SessionRoom;
 use super::sign_in::{BOUND_TO_KEY, METADATA_PATH, SignInRefusal};
 use super::state::Gateway;
 use super::tokens::Client;
@@ -155,17 +156,21 @@ async fn admit<F: Future<Output = Response>>(
         (client.profile, client.is_named) = (profile.into(), true);
     }
     let session = session_of(request.headers()).filter(|_| is_mcp).map(Arc::<str>::from);
+    let mut room = None;
     if let Some(session) = &session {
         match gateway.owns(&client.id, session).await {
-            Ok(true) => client.session = Some(Arc::clone(session)),
+            Ok((true, made)) => (client.session, room) = (Some(Arc::clone(session)), made),
             // The same answer as for an unknown session, so as not to reveal which ids exist.
-            Ok(false) => {
+            Ok((false, _)) => {
                 return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
             }
             Err(refused) => return refused.into_response(),
         }
-    } else if is_mcp && may_open(&request) && !gateway.sessions.make_room(&client.id) {
-        return Outside::crowded().into_response();
+    } else if is_mcp && may_open(&request) {
+        room = gateway.sessions.make_room(&client.id);
+        if room.is_none() {
+            return Outside::crowded().into_response();
+        }
     }
     let is_delete = request.method() == Method::DELETE;
     let mut request = match arrived(request).await {
@@ -185,7 +190,8 @@ async fn admit<F: Future<Output = Response>>(
         }
     }
     request.extensions_mut().insert(client.clone());
-    let mut response = until_cut(next(request).await, &client, gateway.host.clock().now());
+    let response = SessionRoom::fill(room, next(request)).await;
+    let mut response = until_cut(response, &client, gateway.host.clock().now());
     if !is_mcp {
         return if is_signed_in { gateway.demand_scope(response, &[]) } else { response };
     }

@@ -641,6 +641,39 @@ impl Transport<RoleServer> for SessionPipe {
     }
 }
 
+/// Room for one more session, until that is opened or its request has ended: clients that come at the
+/// same time take none from each other.
+pub struct SessionRoom {
+    sessions: Arc<ClientSessions>,
+    is_left: AtomicBool,
+}
+
+tokio::task_local! {
+    /// The room of the request that is answered here.
+    static ROOM: Option<SessionRoom>;
+}
+
+impl SessionRoom {
+    /// Answers a request, which may fill the room that was made for it.
+    pub async fn fill<T>(room: Option<Self>, answering: impl Future<Output = T>) -> T {
+        ROOM.scope(room, answering).await
+    }
+
+    /// Whether the request that is answered here has room left, which it has no longer.
+    fn take() -> bool {
+        let left = |room: &Self| room.is_left.swap(false, Ordering::Relaxed);
+        ROOM.try_with(|room| room.as_ref().is_some_and(left)).unwrap_or(false)
+    }
+}
+
+impl Drop for SessionRoom {
+    fn drop(&mut self) {
+        if *self.is_left.get_mut() {
+            self.sessions.open.lock().release();
+        }
+    }
+}
+
 /// Ends sessions that are no longer in the table, whose lock the end must not wait for.
 fn end_each(ended: impl IntoIterator<Item = OpenSession<Arc<ClientSession>>>) {
     for ended in ended {
@@ -672,21 +705,22 @@ impl ClientSessions {
         }
     }
 
-    /// Whether a client may open another session. When all are taken, one is ended for it
-    /// ([`SessionTable::remove_oldest`]), so that a client with many keeps nobody out.
-    pub fn make_room(&self, client: &str) -> bool {
+    /// Room for another session of a client, for the request that may open it. When all is taken,
+    /// one session is ended for it ([`SessionTable::remove_oldest`]), so that a client with many
+    /// keeps nobody out.
+    pub fn make_room(self: &Arc<Self>, client: &str) -> Option<SessionRoom> {
         let mut open = self.open.lock();
-        if open.len() < MAX_SESSIONS {
-            return true;
+        let mut ended = None;
+        if open.taken() >= MAX_SESSIONS {
+            ended = Some(open.remove_oldest(client, |session| {
+                let mut sent = session.sent.lock();
+                SessionUse { since: sent.used, is_in_use: sent.is_in_use() }
+            })?);
         }
-        let ended = open.remove_oldest(client, |session| {
-            let mut sent = session.sent.lock();
-            SessionUse { since: sent.used, is_in_use: sent.is_in_use() }
-        });
+        open.reserve();
         drop(open);
-        let has_room = ended.is_some();
         end_each(ended);
-        has_room
+        Some(SessionRoom { sessions: Arc::clone(self), is_left: AtomicBool::new(true) })
     }
 
     pub fn end_idle(&self) {
@@ -719,7 +753,9 @@ impl ClientSessions {
             over: CancellationToken::new(),
         });
         let mut open = self.open.lock();
-        if open.len() >= MAX_SESSIONS {
+        if SessionRoom::take() {
+            open.release();
+        } else if open.taken() >= MAX_SESSIONS {
             return Err(Error::new(ErrorKind::QuotaExceeded, "too many sessions are open"));
         }
         open.insert(id, Arc::clone(&session));
@@ -962,23 +998,54 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    #[test]
-    fn a_client_that_leaves_its_sessions_behind_keeps_no_other_out() {
-        let sessions = ClientSessions::new(None);
+    async fn open(sessions: &Arc<ClientSessions>, client: &str, id: &SessionId) {
+        let room = sessions.make_room(client);
+        assert!(room.is_some(), "{client} {id}");
+        let opened = SessionRoom::fill(room, async { sessions.open(Arc::clone(id)) }).await;
+        opened.expect("there is room");
+    }
+
+    #[tokio::test]
+    async fn clients_that_come_at_the_same_time_take_no_room_from_each_other() {
+        let sessions = Arc::new(ClientSessions::new(None));
+        let ids: Vec<SessionId> = (0..MAX_SESSIONS).map(|n| format!("{n:04}").into()).collect();
+        for id in &ids {
+            open(&sessions, "a", id).await;
+            sessions.set_owner(id, &Arc::from("a"));
+        }
+        // Both have been let in before the first of them opens its session.
+        let rooms = [sessions.make_room("a"), sessions.make_room("a")];
+        for (n, room) in rooms.into_iter().enumerate() {
+            assert!(room.is_some());
+            let id: SessionId = format!("next-{n}").into();
+            SessionRoom::fill(room, async { sessions.open(id) }).await.expect("there is room");
+        }
+        assert_eq!(sessions.ids().len(), MAX_SESSIONS);
+        // A request that opens none gives its room back.
+        drop(sessions.make_room("a"));
+        assert_eq!(sessions.open.lock().taken(), MAX_SESSIONS - 1);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_leaves_its_sessions_behind_keeps_no_other_out() {
+        let sessions = Arc::new(ClientSessions::new(None));
         let ids: Vec<SessionId> = (0..MAX_SESSIONS).map(|n| format!("{n:04}").into()).collect();
         for (n, id) in ids.iter().enumerate() {
-            assert!(sessions.make_room("b"));
-            sessions.open(Arc::clone(id)).expect("there is room");
+            open(&sessions, "b", id).await;
             sessions.set_owner(id, &Arc::from(if n < 10 { "a" } else { "b" }));
         }
         // The oldest of `b` listens.
         let stream = sessions.find(&ids[10]).expect("open").session.sent.lock().go_on(0, None);
-        assert!(sessions.make_room("a"));
+        let room = sessions.make_room("a");
         let ended: Vec<_> = ids.iter().filter(|id| sessions.owner(id).is_none()).collect();
         assert_eq!(ended, [&ids[11]]);
-        sessions.open(Arc::clone(&ids[11])).expect("there is room");
+        let opened = SessionRoom::fill(room, async { sessions.open(Arc::clone(&ids[11])) }).await;
+        opened.expect("there is room");
         sessions.set_owner(&ids[11], &Arc::from("a"));
-        assert!(sessions.make_room("b"), "its own sessions, which nobody uses, are no obstacle");
+        assert!(
+            sessions.make_room("b").is_some(),
+            "its own sessions, which nobody uses, are no obstacle"
+        );
         assert!(sessions.owner(&ids[12]).is_none() && sessions.owner(&ids[0]).is_some());
         drop(stream);
     }

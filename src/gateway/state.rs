@@ -13,7 +13,7 @@ use super::found::FoundSessions;
 use super::metrics::GatewayMetrics;
 use super::outside::Outside;
 use super::questions::Questions;
-use super::sessions::ClientSessions;
+use super::sessions::{ClientSessions, SessionRoom};
 use super::sign_in::{IssuedTokens, SIGNED_IN_PREFIX};
 use super::skills::KnownSkills;
 use super::store::{EXCHANGE_INTERVAL, SharedStore};
@@ -343,21 +343,26 @@ impl Gateway {
         }
     }
 
-    /// Whether a session belongs to a client, including sessions opened by other replicas.
+    /// Whether a session belongs to a client, including sessions opened by other replicas, with the
+    /// room to take over one of those.
     ///
     /// # Errors
     /// When the store cannot be reached, or too many sessions are open to take that one over.
-    pub async fn owns(&self, client: &str, session: &str) -> Result<bool, Outside> {
+    pub async fn owns(
+        &self,
+        client: &str,
+        session: &str,
+    ) -> Result<(bool, Option<SessionRoom>), Outside> {
         if let Some(owner) = self.sessions.owner(session) {
-            return Ok(*owner == *client);
+            return Ok((*owner == *client, None));
         }
-        let Some(store) = &self.options.store else { return Ok(false) };
+        let Some(store) = &self.options.store else { return Ok((false, None)) };
         let owner = store.owner(session).await.map_err(|_| Outside::store_away())?;
-        let is_own = owner.as_deref() == Some(client);
-        if is_own && !self.sessions.make_room(client) {
-            return Err(Outside::crowded());
+        if owner.as_deref() != Some(client) {
+            return Ok((false, None));
         }
-        Ok(is_own)
+        let room = self.sessions.make_room(client).ok_or_else(Outside::crowded)?;
+        Ok((true, Some(room)))
     }
 
     /// Whether there is a shared store that cannot be used now.

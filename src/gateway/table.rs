@@ -22,6 +22,8 @@ pub(super) struct SessionTable<S> {
     owned: HashMap<Arc<str>, usize>,
     /// How many nobody owns; they count as those of one client.
     unowned: usize,
+    /// Sessions that are about to be opened, and have their room already.
+    reserved: usize,
     found: OldestSessions,
 }
 
@@ -58,7 +60,7 @@ enum Whose {
 impl<S> Default for SessionTable<S> {
     fn default() -> Self {
         let found = OldestSessions::default();
-        Self { open: HashMap::new(), owned: HashMap::new(), unowned: 0, found }
+        Self { open: HashMap::new(), owned: HashMap::new(), unowned: 0, reserved: 0, found }
     }
 }
 
@@ -66,8 +68,19 @@ impl<S> SessionTable<S> {
     /// Most sessions that one look at all remembers.
     const MAX_REMEMBERED_SESSIONS: usize = 64;
 
-    pub(super) fn len(&self) -> usize {
-        self.open.len()
+    /// How much room is taken: by the open sessions and by those to come.
+    pub(super) fn taken(&self) -> usize {
+        self.open.len() + self.reserved
+    }
+
+    /// Takes room for a session to come, until [`Self::release`].
+    pub(super) fn reserve(&mut self) {
+        self.reserved += 1;
+    }
+
+    /// Gives back the room of a session that came, or will not.
+    pub(super) fn release(&mut self) {
+        self.reserved -= 1;
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = &SessionId> {
@@ -321,6 +334,6 @@ mod tests {
         assert_eq!(end_for(&mut table, "a").as_deref(), Some("1"));
         assert_eq!(end_for(&mut table, "a").as_deref(), Some("3"));
         let over = table.remove_where(|_| true);
-        assert_eq!((over.len(), table.len(), table.owned.len(), table.unowned), (1, 0, 0, 0));
+        assert_eq!((over.len(), table.taken(), table.owned.len(), table.unowned), (1, 0, 0, 0));
     }
 }
