@@ -175,7 +175,7 @@ pub fn serve(common: &Common, args: &ServeArgs, telemetry: &Telemetry) -> Comman
         output::complain(&format!("{server} is left out: {}", SafeText::line(&problem.message)));
     }
     // Servers and clients need cores too, and fewer hand-overs between threads lower the latency of
-    // a call (benches/figures/gateway.rs).
+    // a call (benches/figures/gateway.rs). With many clients the gateway starts helpers.
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(threads).enable_all().build();

@@ -23,6 +23,7 @@ mod exposure;
 mod follow;
 mod found;
 mod guard;
+mod helpers;
 mod mcp;
 mod metrics;
 mod misfit;
@@ -61,13 +62,14 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use endpoint::McpEndpoint;
 use guard::MAX_BODY_BYTES;
+use helpers::ThreadChooser;
 use host::Host;
 use state::Gateway;
 
@@ -228,7 +230,7 @@ impl GatewayService {
 /// Serves connections until `stop` is cancelled, then waits for requests in flight. A connection
 /// that does not send a complete request head within 30 seconds is closed.
 async fn serve(mut listener: TcpListener, router: Router, stop: &CancellationToken) {
-    let connections = TaskTracker::new();
+    let (connections, mut threads) = (TaskTracker::new(), ThreadChooser::new());
     let places = Arc::new(Semaphore::new(most_connections()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new());
@@ -239,23 +241,32 @@ async fn serve(mut listener: TcpListener, router: Router, stop: &CancellationTok
     while let Some((place, (stream, _))) = stop.run_until_cancelled(accepted(&mut listener)).await {
         // Disables Nagle's algorithm: small messages are sent without waiting for an ACK.
         _ = stream.set_nodelay(true);
+        let Ok(stream) = stream.into_std() else { continue };
         let router = TowerToHyperService::new(router.clone());
+        let thread = threads.next().await;
+        let runtime = thread.runtime.clone();
         let service = service_fn(move |mut request| {
             paths::trim(&mut request);
-            let method = request.method().clone();
+            let (method, busy) = (request.method().clone(), thread.answering());
             let answering = router.call(request);
-            async move { answering.await.map(|response| paths::explained(response, &method)) }
+            async move {
+                let response = answering.await.map(|it| paths::explained(it, &method));
+                drop(busy);
+                response
+            }
         });
-        let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
-        let stop = stop.clone();
-        connections.spawn(async move {
+        let (stop, http) = (stop.clone(), http.clone());
+        let serving = async move {
+            let Ok(stream) = TcpStream::from_std(stream) else { return };
+            let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
             let mut connection = pin!(connection);
             if stop.run_until_cancelled(connection.as_mut()).await.is_none() {
                 connection.as_mut().graceful_shutdown();
                 _ = connection.await;
             }
             drop(place);
-        });
+        };
+        connections.spawn_on(serving, &runtime);
     }
     connections.close();
     connections.wait().await;

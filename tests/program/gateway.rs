@@ -8,6 +8,8 @@ mod clients;
 mod collectors;
 mod collisions;
 #[cfg(target_os = "linux")]
+mod crowd;
+#[cfg(target_os = "linux")]
 mod disabled;
 mod numbers;
 mod odd;
