@@ -198,14 +198,16 @@ impl GivenVerb {
         let own = self.options().filter(|arg| !arg.is_global_set() && arg.get_id() != "help");
         let own: Vec<String> =
             own.filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect();
-        let there = match own.as_slice() {
-            [] => "it has only those of every command".to_owned(),
-            own => format!("it has {}", own.join(", ")),
+        let (whose, it) = match respell::of_dashboard(&Cli::command(), &word) {
+            Some(whose) => (format!("{whose}; "), format!("`{path}`")),
+            None => (String::new(), "it".to_owned()),
         };
-        let dashboard = respell::of_dashboard(&Cli::command(), &word);
-        let dashboard = dashboard.map(|why| format!("{why}; ")).unwrap_or_default();
+        let there = match own.as_slice() {
+            [] => format!("{it} has only those of every command"),
+            own => format!("{it} has {}", own.join(", ")),
+        };
         Some(format!(
-            "`{path}` has no option `{word}`: {dashboard}{there}\n  `mcpdeck {path} --help` explains"
+            "`{path}` has no option `{word}`: {whose}{there}\n  `mcpdeck {path} --help` explains"
         ))
     }
 
@@ -278,8 +280,12 @@ mod tests {
             ("list --mcp-config 'a b.json'", "write `--config ''\\''a'"),
             ("list --no-colour", "write `--color never`"),
             ("trust list --debug", "write `--log-level debug`"),
-            ("list --trust", "it is one of `mcpdeck` without a command alone; it has --"),
-            ("status --lock", "it is one of `mcpdeck --check` alone; it has --"),
+            (
+                "list --trust",
+                "an option of the dashboard (`mcpdeck` without a command); `list` has --",
+            ),
+            ("status --lock", "it is an option of `mcpdeck --check`; `status` has --"),
+            ("policy why --header x", "`policy why` has no option `--header`: it has --"),
             ("config --nonsense", "`config` has no option `--nonsense`: it has --all, --json"),
             ("man --nonsense", "it has only those of every command"),
         ] {

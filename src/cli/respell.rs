@@ -115,22 +115,22 @@ pub fn respelled(args: &[String]) -> Option<String> {
     let line = out.line(verb, &args[1..=at], server);
     let is_spelled = is_of_other_tools(unknown.trim_start_matches('-'));
     let why = match of_dashboard(&command, &unknown).filter(|_| !is_spelled) {
-        Some(why) => format!("{why}; if it is an argument of the tool"),
+        Some(why) => format!("{why}; as an argument of the tool"),
         None => "arguments are words, key=value or one JSON object".to_owned(),
     };
     Some(format!("`{verb}` has no option `{unknown}`: {why}\n  write: {line}"))
 }
 
-/// What to say of an option that only the dashboard or `--check` has, with or without its dashes.
+/// What to say of an option, with or without its dashes, that is one of the dashboard or of `--check`.
 pub fn of_dashboard(command: &Command, option: &str) -> Option<String> {
     let name = option.trim_start_matches('-');
-    let mut own = command.get_arguments().filter(|arg| !arg.is_global_set() && !arg.is_hide_set());
-    let arg = own.find(|arg| arg.get_long() == Some(name))?;
-    let owner = match arg.get_help_heading() {
-        Some("Check") => "`mcpdeck --check`",
-        _ => "`mcpdeck` without a command",
+    let arg = command.get_arguments().find(|arg| arg.get_long() == Some(name))?;
+    let owner = match arg.get_help_heading()? {
+        "Dashboard" => "the dashboard (`mcpdeck` without a command)",
+        "Check" => "`mcpdeck --check`",
+        _ => return None,
     };
-    Some(format!("it is one of {owner} alone"))
+    Some(format!("it is an option of {owner}"))
 }
 
 /// How a pair in the spelling of another tool (`x:=1`, `x:y`, `x==1`) is written here.
@@ -303,9 +303,9 @@ mod tests {
             respelled(&args).expect(line)
         };
         let given = message("mcpdeck call demo.add --trust");
-        let alone =
-            "`call` has no option `--trust`: it is one of `mcpdeck` without a command alone";
-        assert!(given.starts_with(alone), "{given}");
+        let whose =
+            "`call` has no option `--trust`: it is an option of the dashboard (`mcpdeck` without";
+        assert!(given.starts_with(whose), "{given}");
         assert!(given.ends_with("write: mcpdeck call demo.add trust=true"), "{given}");
         // The option of another tool, though the check has one of that name.
         let given = message("mcpdeck call --server demo --tool add");
