@@ -11,7 +11,6 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use futures::StreamExt as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
+use super::erased::{erased, get, post};
 use super::guard::bearer;
 use super::sign_in::SIGNED_IN_PREFIX;
 use super::tokens::OwnerToken;
@@ -94,7 +94,7 @@ pub fn admin_routes(
     let page = Arc::new(AdminPage { on, sign_ins, owner, places, stop });
     Router::new()
         .route("/admin", get(whole_page))
-        .route("/admin/login", get(by_link).post(by_token))
+        .route("/admin/login", get(by_link).post(erased(by_token)))
         .route("/admin/logout", post(sign_out))
         .route("/admin/events", get(events))
         .route("/admin/orders", post(order))

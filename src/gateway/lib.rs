@@ -18,6 +18,7 @@ mod card;
 mod catalog;
 mod claims;
 mod endpoint;
+mod erased;
 mod events;
 mod exposure;
 mod follow;
@@ -55,7 +56,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::routing::{any, get, post};
+use axum::routing::any;
 use axum::serve::Listener;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -68,6 +69,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use endpoint::McpEndpoint;
+use erased::{erased, get, post};
 use guard::MAX_BODY_BYTES;
 use helpers::ThreadChooser;
 use host::Host;
@@ -145,7 +147,7 @@ fn router(gateway: &Arc<Gateway>, stop: &CancellationToken, beside: Option<Route
         .route("/events", get(events::events))
         .route("/shutdown", post(rest::shutdown))
         .route("/runs", post(rest::begin_run))
-        .route("/runs/{run}", get(rest::run).delete(rest::end_run))
+        .route("/runs/{run}", get(rest::run).delete(erased(rest::end_run)))
         .route("/servers", get(rest::servers))
         .route("/servers/restart", post(rest::restart))
         .route("/metrics", get(rest::metrics))
