@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -922,13 +923,15 @@ impl Host {
         routed(method, name, self.resolved(Some(name), options, start, find).await)
     }
 
-    async fn operate(
+    /// Boxed: whoever awaits it, in any crate, would otherwise have the whole of an operation in a future
+    /// of their own, for the compiler to prove things of again and again.
+    fn operate(
         &self,
         (slot, target): Route,
         method: &'static str,
         request: Request,
         (options, admission, start): (CallOptions, Option<Admission>, StartDeadline),
-    ) -> Result<CallOutcome, Error> {
+    ) -> BoxFuture<'static, Result<CallOutcome, Error>> {
         let shared = Arc::clone(&self.inner.shared);
         let mut options = options;
         if let Some(limit) = self.call_limit(&options) {
@@ -937,7 +940,7 @@ impl Host {
         }
         let id = options.id.unwrap_or_else(|| shared.next_call_id());
         let longest = self.longest(&options);
-        let operation = Operation {
+        let mut operation = Operation {
             shared,
             slot,
             request,
@@ -951,7 +954,7 @@ impl Host {
             longest,
             changes: ServiceChanges::default(),
         };
-        operation.run().await
+        Box::pin(async move { operation.run().await })
     }
 
     /// Waits for a server that is being started, for as long as a call with these options would.

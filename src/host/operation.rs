@@ -83,7 +83,7 @@ impl Operation {
     ///
     /// # Errors
     /// Any [`ErrorCode`] except those of configuration and startup.
-    pub async fn run(mut self) -> Result<CallOutcome, Error> {
+    pub async fn run(&mut self) -> Result<CallOutcome, Error> {
         let live = self.slot.live();
         if let Some(kept) = self.fresh_answer(&live) {
             self.audit_kept(&kept)?;
@@ -98,7 +98,7 @@ impl Operation {
             self.options.timeout = Some(own.min(left));
         }
         let live = self.slot.live();
-        let flight = Flight::begin(&self);
+        let flight = Flight::begin(self);
         let result = match woken {
             Ok(()) => self.checked(&live, &flight).await,
             Err(error) => Err(error),
@@ -114,7 +114,7 @@ impl Operation {
                 Err(error)
             }
         };
-        flight.end(&self, &outcome);
+        flight.end(self, &outcome);
         outcome.or_else(|error| self.stale_answer(&live, error))
     }
 
@@ -125,6 +125,11 @@ impl Operation {
         if !before.is_asleep() && !before.is_coming() {
             return Ok(());
         }
+        // Boxed, because most calls find their server awake.
+        Box::pin(self.wait_until_awake(&before)).await
+    }
+
+    async fn wait_until_awake(&self, before: &Live) -> Result<(), Error> {
         self.unless_cancelled(self.slot.wake(self.deadline)).await??;
         let now = self.slot.live();
         now.session()?;
@@ -137,7 +142,7 @@ impl Operation {
                 return Err(decision.refusal(&self.target, TargetKind::Tool));
             }
         }
-        self.as_shown(&before, &now)
+        self.as_shown(before, &now)
     }
 
     /// # Errors

@@ -8,7 +8,9 @@
 mod tests;
 
 use std::fmt;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
@@ -141,7 +143,9 @@ fn reason(bytes: &[u8], error: &serde_json::Error) -> String {
 pub fn answer(bytes: &[u8], budget: ParseBudget) -> Option<(i64, Value, bool)> {
     // The result of a plain answer begins within this many bytes.
     const MAX_HEAD_BYTES: usize = 96;
-    memchr::memmem::find(&bytes[..bytes.len().min(MAX_HEAD_BYTES)], b"\"result\"")?;
+    // Made once: that takes longer than to look.
+    static RESULT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"result\""));
+    RESULT.find(&bytes[..bytes.len().min(MAX_HEAD_BYTES)])?;
     // The message around the result counts as a level and three values.
     let mut state = JsonReading::new(ParseBudget { nodes: budget.nodes.checked_sub(3)?, ..budget });
     let mut parser = serde_json::Deserializer::from_slice(bytes);

@@ -1,6 +1,7 @@
 //! An open session: requests with deadline, cancellation and progress, whatever the transport.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -240,7 +241,8 @@ impl Core {
         self.tap.asking(id, rpc, request, &body);
         let headers = self.headers(rpc);
         let message = Outgoing { id: Some(id), method: rpc.method.clone(), body, headers };
-        match self.bounded(self.delivered(message, answer), request).await {
+        let delivered = pin!(self.delivered(message, answer));
+        match self.bounded(delivered, request).await {
             Ok(answer) => {
                 abandon.armed = false;
                 self.answered.fetch_add(1, Ordering::Relaxed);
@@ -357,10 +359,9 @@ impl Core {
     /// Runs `work` until it completes, is cancelled, times out, or the session ends.
     pub(super) async fn bounded<T>(
         &self,
-        work: impl Future<Output = T>,
+        mut work: impl Future<Output = T> + Unpin,
         request: &PendingRequest,
     ) -> Result<T, Error> {
-        let mut work = std::pin::pin!(work);
         loop {
             let next = request.next_step()?;
             tokio::select! {

@@ -56,31 +56,33 @@ impl Core {
             Request::SetLogLevel(level) => RpcRequest::set_level(level),
             Request::Raw { method, params } => RpcRequest::new(method.to_string(), None, params),
         };
-        if modern && matches!(&*rpc.method, "tools/call" | "prompts/get" | "resources/read") {
-            return self.rounds(rpc, pending).await;
+        let may_ask =
+            modern && matches!(&*rpc.method, "tools/call" | "prompts/get" | "resources/read");
+        let again = may_ask.then(|| rpc.clone());
+        let result = self.round_trip(rpc, pending).await?;
+        match again {
+            // Boxed, because most requests are answered at once.
+            Some(rpc) if needs_input(&result) => Box::pin(self.rounds(rpc, result, pending)).await,
+            _ => Ok(result),
         }
-        self.round_trip(rpc, pending).await
     }
 
-    /// Repeats a request until it needs no more input. No request is open while the user decides.
+    /// Repeats a request until it needs no more input than `result` of its first round asks for. No
+    /// request is open while the user decides.
     async fn rounds(
         &self,
         rpc: RpcRequest,
+        mut result: Payload,
         pending: &Arc<PendingRequest>,
     ) -> Result<Payload, Error> {
         let wire = &self.tap.context.limits;
         let (most_rounds, most_inputs) = (wire.input_rounds, wire.inputs_per_round);
-        let mut next = rpc.clone();
-        for _ in 0..=most_rounds {
-            let result = self.round_trip(next, pending).await?;
-            if result["resultType"] != "input_required" {
-                return Ok(result);
-            }
-            let mut result = result.into_value();
+        for _ in 0..most_rounds {
+            let mut asked = result.into_value();
             pending.alive();
             let about = |error: Error| self.about(error, &rpc);
             let protocol = |message: String| about(Error::new(ErrorCode::Protocol, message));
-            let requests = match result.get_mut("inputRequests").map(Value::take) {
+            let requests = match asked.get_mut("inputRequests").map(Value::take) {
                 None | Some(Value::Null) => Map::new(),
                 Some(Value::Object(requests)) if requests.len() <= most_inputs => requests,
                 Some(Value::Object(requests)) => {
@@ -92,18 +94,22 @@ impl Core {
                 }
                 Some(_) => return Err(protocol("`inputRequests` is not an object".into())),
             };
-            let state = result.get_mut("requestState").map(Value::take);
+            let state = asked.get_mut("requestState").map(Value::take);
             if requests.is_empty() && state.is_none() {
                 return Err(protocol("`input_required` names neither inputs nor a state".into()));
             }
             let answers = self.inputs(requests, pending).await.map_err(about)?;
-            next = rpc.clone();
+            let mut next = rpc.clone();
             let params = next.params.get_or_insert_with(|| Params::Whole(Map::new()));
             if !answers.is_empty() {
                 params.insert("inputResponses", Value::Object(answers));
             }
             if let Some(state) = state {
                 params.insert("requestState", state);
+            }
+            result = self.round_trip(next, pending).await?;
+            if !needs_input(&result) {
+                return Ok(result);
             }
         }
         let message = format!(
@@ -188,4 +194,9 @@ impl Core {
     fn about(&self, error: Error, rpc: &RpcRequest) -> Error {
         error.server(&self.tap.context.server).request(rpc.name())
     }
+}
+
+/// Whether a result says that the server needs input first (2026-07-28, SEP-2322).
+fn needs_input(result: &Payload) -> bool {
+    result["resultType"] == "input_required"
 }

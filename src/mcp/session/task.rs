@@ -4,6 +4,7 @@
 //! A task whose result is not fetched is cancelled, however its call ended. The states a server
 //! reports are trusted only as far as necessary: the result decides.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -220,7 +221,8 @@ impl RunningTask {
     /// Its status, after the pause the server asked for.
     async fn ask_after(&self, status: &TaskStatus) -> Result<TaskStatus, Error> {
         let core = &self.unwanted.core;
-        let paused = core.bounded(self.pause(status), &self.unwanted.pending).await;
+        let pause = pin!(self.pause(status));
+        let paused = core.bounded(pause, &self.unwanted.pending).await;
         paused.map_err(|error| {
             let asked = self.unwanted.about("tasks/get");
             error.server(&core.tap.context.server).request(asked.name())

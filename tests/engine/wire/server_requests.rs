@@ -288,7 +288,7 @@ async fn input_is_asked_for_in_rounds_and_the_state_comes_back_byte_for_byte() {
 
 #[tokio::test(start_paused = true)]
 async fn rounds_and_inputs_have_limits() {
-    let rig = answering(0, |_| Answer::Refuse { code: -1, message: "no".into() });
+    let mut rig = answering(0, |_| Answer::Refuse { code: -1, message: "no".into() });
     let (connected, mut peer) = rig.modern().await;
     let pending = start(&connected, Request::ReadResource { uri: "a:b".into() }, call(1).context);
     for round in 0..6 {
@@ -303,6 +303,8 @@ async fn rounds_and_inputs_have_limits() {
     }
     let error = pending.await.unwrap().unwrap_err();
     assert!(error.message.contains("more than 5 times"), "{error}");
+    let asked = std::iter::from_fn(|| rig.asked.try_recv().ok()).count();
+    assert_eq!(asked, 5, "nobody is asked for what could not be sent any more");
 
     let many: serde_json::Map<_, _> =
         (0..9).map(|n| (n.to_string(), json!({"method": "roots/list"}))).collect();
