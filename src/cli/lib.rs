@@ -64,7 +64,7 @@ use output::ExitStatus;
 /// Runs the program and returns its exit code. `themes` are those it brings with it, for the
 /// dashboard: names, and sources in TOML.
 pub fn main(themes: &'static [(&'static str, &'static str)]) -> std::process::ExitCode {
-    memory::reserve_little();
+    memory::set_up();
     // Shell completion requests are answered first, without any other setup.
     if let Some(exit) = complete::answer() {
         return exit.into();
