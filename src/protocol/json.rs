@@ -143,7 +143,7 @@ fn reason(bytes: &[u8], error: &serde_json::Error) -> String {
 pub fn answer(bytes: &[u8], budget: ParseBudget) -> Option<(i64, Value, bool)> {
     // The result of a plain answer begins within this many bytes.
     const MAX_HEAD_BYTES: usize = 96;
-    // Made once: that takes longer than to look.
+    // Made once, because making it takes longer than looking.
     static RESULT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"result\""));
     RESULT.find(&bytes[..bytes.len().min(MAX_HEAD_BYTES)])?;
     // The message around the result counts as a level and three values.

@@ -9,6 +9,7 @@ use super::Request;
 use super::live::Core;
 use super::task::{RunningTask, mention_tasks};
 use base::SafeText;
+use base::human::count;
 use config::error::{Error, ErrorCode};
 use protocol::{
     Answer, Era, InputPlace, Params, Payload, PendingRequest, RequestKind, RpcCode, RpcRequest,
@@ -86,11 +87,13 @@ impl Core {
                 None | Some(Value::Null) => Map::new(),
                 Some(Value::Object(requests)) if requests.len() <= most_inputs => requests,
                 Some(Value::Object(requests)) => {
-                    return Err(protocol(format!(
+                    let error = protocol(format!(
                         "the server asks for {} inputs at once, the limit is {most_inputs} \
                          (`limits.inputsPerRound`)",
                         requests.len()
-                    )));
+                    ));
+                    let help = "raise `limits.inputsPerRound` of its entry if it needs that many";
+                    return Err(error.help(help));
                 }
                 Some(_) => return Err(protocol("`inputRequests` is not an object".into())),
             };
@@ -112,10 +115,11 @@ impl Core {
                 return Ok(result);
             }
         }
-        let message = format!(
-            "the server asked for input more than {most_rounds} times (`limits.inputRounds`)"
-        );
-        Err(self.about(Error::new(ErrorCode::Protocol, message), &rpc))
+        let most = count(most_rounds, "time");
+        let message = format!("the server asked for input more than {most} (`limits.inputRounds`)");
+        let error = Error::new(ErrorCode::Protocol, message);
+        let help = "raise `limits.inputRounds` of its entry if it needs that many";
+        Err(self.about(error.help(help), &rpc))
     }
 
     /// Asks the approval queue for every input of a round, all at once.

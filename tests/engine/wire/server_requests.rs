@@ -336,7 +336,8 @@ async fn a_server_may_have_limits_of_its_own_on_rounds_and_inputs() {
         peer.reply(&request, again).await;
     }
     let error = pending.await.unwrap().unwrap_err();
-    assert!(error.message.contains("more than 1 times (`limits.inputRounds`)"), "{error}");
+    assert!(error.message.contains("more than 1 time (`limits.inputRounds`)"), "{error}");
+    assert!(error.help.as_deref().is_some_and(|help| help.contains("raise `limits.inputRounds`")));
 
     let pending = start(&connected, echo("a"), call(2).context);
     let request = peer.expect("tools/call").await;
@@ -345,6 +346,9 @@ async fn a_server_may_have_limits_of_its_own_on_rounds_and_inputs() {
     peer.reply(&request, json!({"resultType": "input_required", "inputRequests": requests})).await;
     let error = pending.await.unwrap().unwrap_err();
     assert!(error.message.contains("the limit is 2 (`limits.inputsPerRound`)"), "{error}");
+    assert!(
+        error.help.as_deref().is_some_and(|help| help.contains("raise `limits.inputsPerRound`"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
