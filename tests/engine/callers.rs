@@ -552,6 +552,27 @@ async fn a_policy_that_is_repaired_or_removed_is_told_of_as_what_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whichever_of_several_looks_ends_first_what_changed_is_told_by_then() {
+    let scene = Scene::new(json!({})).await;
+    let path = scene.folder.path().join("mcpdeck.policy.json");
+    let keeper = scene.keeper().await;
+    let mut notices = NoticeReader::from_now();
+    // Few: what is told goes to every deck of this program.
+    for round in 0..16 {
+        let text = if round % 2 == 0 { "{" } else { "{}" };
+        let new = path.with_extension("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, &path).unwrap();
+        let looks = [0; 8].map(|_| Box::pin(keeper.look_again()));
+        let ((), _, others) = futures::future::select_all(looks).await;
+        // Other tests of this program tell of files of their own.
+        let own = |text: &SafeText| text.contains(&*scene.folder.path().to_string_lossy());
+        assert_eq!(notices.read().iter().filter(|text| own(text)).count(), 1, "round {round}");
+        futures::future::join_all(others).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_verb_ends_lost_rules_of_each_of_several_configurations() {
     let scene = Scene::new(json!({"deny": ["a.write"]})).await;
     let last = scene.folder.path().join("last");

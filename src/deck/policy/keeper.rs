@@ -110,6 +110,8 @@ struct KeeperInner {
     audit_place: AuditPlace,
     environment: Environment,
     quotas: Option<QuotaFile>,
+    /// Held by a look until all of it is told.
+    looking: Mutex<()>,
     state: Mutex<KeeperState>,
 }
 
@@ -180,6 +182,7 @@ impl PolicyKeeper {
             audit_place: AuditPlace::new(main.map(PathBuf::as_path), env),
             environment: env.clone(),
             quotas: main.and_then(|main| QuotaFile::for_config(main, env)),
+            looking: Mutex::default(),
             state: Mutex::default(),
         });
         let facts = host.facts();
@@ -452,8 +455,10 @@ impl KeeperInner {
     }
 
     /// Reads all files again, records what servers offer, and sets the policy of the host. The
-    /// operator is told what changed once it is in force.
+    /// operator is told what changed once it is in force, and has been told when this returns, also
+    /// where another look found it first.
     fn look(&self) {
+        let _alone = self.looking.lock();
         tell_after(|| self.look_now());
     }
 
